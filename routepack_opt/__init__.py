@@ -1,0 +1,1 @@
+"""RoutePack: expert placement and certified data packing for mixture-of-experts reinforcement learning."""

@@ -1,0 +1,1 @@
+"""Seams of the reinforcement-learning trainers."""

@@ -1,0 +1,1 @@
+"""What is solved exactly: variables, constraints, objectives and hints. No solving here."""

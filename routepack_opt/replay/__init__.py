@@ -1,0 +1,1 @@
+"""Routing replay in every wire form, read into per-sample expert counts."""

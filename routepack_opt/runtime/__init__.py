@@ -1,0 +1,1 @@
+"""Move the experts' state to the slots of a placement (torch)."""

@@ -1,0 +1,1 @@
+"""How problems are solved: construction, certification, annealing and exact solves."""

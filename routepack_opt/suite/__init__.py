@@ -1,0 +1,1 @@
+"""Window generators, instance suites, gap and evaluation runs."""
