@@ -1,0 +1,42 @@
+"""Demand of samples on EP ranks: the casting border in front of the kernel.
+
+Guarantees: the result type is the narrowest unsigned integer that holds every entry, whatever the input
+type; memory beyond the input and the result is bounded by one 16-bit copy of the result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from routepack_opt.errors import InputError
+from routepack_opt.placement._kernels import project_counts
+from routepack_opt.placement.checks import Int64
+
+Unsigned = npt.NDArray[np.unsignedinteger[Any]]
+
+
+def project(counts: Any, expert_of_slot: Int64, ranks: int) -> Unsigned:
+    """Return q [samples, layers, ranks] of `counts` [samples, layers, experts]; see `Placement.demand`."""
+    table = np.asarray(counts)
+    if table.ndim != 3 or table.shape[1:] != expert_of_slot.shape:
+        layers, experts = expert_of_slot.shape
+        raise InputError(f"shape [samples, {layers}, {experts}]", f"shape {list(table.shape)}", "counts")
+    if table.dtype.kind not in "iu":
+        raise InputError("integer counts", f"dtype {table.dtype}", "counts")
+    if table.dtype != np.int32:
+        table = table.astype(np.int64)
+    # Nearly every window fits 16 bits, so that is tried first; a second pass is the rare case.
+    for width in (np.uint16, np.uint32, np.uint64):
+        out = np.empty((*table.shape[:2], ranks), dtype=width)
+        least, largest = project_counts(table, expert_of_slot, out)
+        if least < 0:
+            index = tuple(int(k) for k in np.argwhere(table < 0)[0])
+            raise InputError(
+                "counts of at least 0", f"{least} or less, first at [sample, layer, expert] {index}", "counts"
+            )
+        if largest <= np.iinfo(width).max:
+            break
+    return out.astype(np.uint8) if largest <= np.iinfo(np.uint8).max else out
