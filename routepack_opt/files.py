@@ -1,0 +1,121 @@
+"""One container for windows and plans: an `.npz` file with a kind, a schema number and a JSON header.
+
+Guarantees: pickling is off; equal contents give equal bytes; a file appears whole or not at all; a file that
+is truncated, of another kind or of a newer schema is refused with what was found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from routepack_opt.errors import FormatError
+
+_HEADER = "header"
+
+
+def save_npz(
+    path: str | os.PathLike[str],
+    kind: str,
+    schema: int,
+    meta: dict[str, Any],
+    arrays: dict[str, npt.NDArray[Any]],
+) -> None:
+    """Write a file of `kind` atomically.
+
+    Parameters
+    ----------
+    path : path-like
+        Target; replaced in one step.
+    kind, schema : str, int
+        What the file is, and the number of its field list.
+    meta : dict
+        JSON-serializable header.
+    arrays : dict of str to numpy.ndarray
+        Plain numeric arrays.
+    """
+    text = json.dumps({"kind": kind, "schema": schema, **meta}, sort_keys=True, separators=(",", ":"))
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            members = {_HEADER: np.frombuffer(text.encode(), np.uint8), **arrays}
+            np.savez_compressed(file, **members)  # type: ignore[arg-type]
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load_npz(
+    path: str | os.PathLike[str], kind: str, schema: int
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Read a file written by :func:`save_npz`.
+
+    Parameters
+    ----------
+    path : path-like
+        File to read.
+    kind, schema : str, int
+        Expected kind and the newest schema this version reads.
+
+    Returns
+    -------
+    tuple of dict, dict
+        Header and arrays.
+
+    Raises
+    ------
+    FormatError
+        When the file is missing, truncated, of another kind or of a newer schema.
+    """
+    where = str(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile) or _HEADER not in archive:
+                raise FormatError(f"a RoutePack {kind} file", "a file without its header", where)
+            arrays = {name: archive[name] for name in archive.files}
+        meta = json.loads(bytes(arrays.pop(_HEADER)).decode())
+    except FileNotFoundError as error:
+        raise FormatError(f"a RoutePack {kind} file", "no such file", where) from error
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(
+            f"a RoutePack {kind} file", f"a file that cannot be read ({error})", where
+        ) from error
+    found = meta.get("kind")
+    if found != kind:
+        raise FormatError(f"a RoutePack {kind} file", f"a {found} file", where)
+    if not isinstance(meta.get("schema"), int) or meta["schema"] > schema:
+        remedy = "Upgrade routepack_opt to read it"
+        raise FormatError(f"{kind} schema up to {schema}", f"schema {meta.get('schema')}", where, remedy)
+    return meta, arrays
+
+
+def field(arrays: dict[str, npt.NDArray[Any]], name: str, where: str | os.PathLike[str]) -> npt.NDArray[Any]:
+    """Return the array `name`, or say that the file lacks it.
+
+    Raises
+    ------
+    FormatError
+        When the field is missing.
+    """
+    if name not in arrays:
+        raise FormatError(f"a field {name!r}", f"fields {sorted(arrays)}", str(where))
+    return arrays[name]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
