@@ -36,13 +36,19 @@ def below(rng: Any, limit: int) -> int:
 
 
 @kernel
+def unit(rng: Any) -> float:
+    """Return a number strictly between 0 and 1, a multiple of 2^-54."""
+    return (np.float64(np.int64(next_word(rng) >> _S11)) + 0.5) * 1.1102230246251565e-16
+
+
+@kernel
 def exponential(rng: Any) -> float:
     """Return -ln(u) for u uniform in (0, 1): a move is accepted when Delta / T is below it (Algorithm 3).
 
     The logarithm is ours, because library logarithms differ in the last bit between hosts: u = m 2^-k with m in
     [1/2, 1), and ln m = -2 atanh((1 - m) / (1 + m)) by its series, whose 14 terms reach double precision.
     """
-    u = (np.float64(np.int64(next_word(rng) >> _S11)) + 0.5) * 1.1102230246251565e-16
+    u = unit(rng)
     halvings = 0
     while u < 0.5:
         u *= 2.0
