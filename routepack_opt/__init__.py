@@ -1,1 +1,45 @@
-"""RoutePack: expert placement and certified data packing for mixture-of-experts reinforcement learning."""
+"""RoutePack: expert placement and certified data packing for mixture-of-experts reinforcement learning.
+
+Guarantees: importing the package prints nothing and loads nothing heavy. A public name is imported from its
+module at first use, and stays what it is whichever submodules are imported, and in whatever order.
+
+To add a public name, give it a line in ``_PUBLIC`` and one under ``TYPE_CHECKING``; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from .errors import CheckError as CheckError
+    from .errors import FormatError as FormatError
+    from .errors import InfeasibleError as InfeasibleError
+    from .errors import InputError as InputError
+    from .errors import RoutePackError as RoutePackError
+
+_PUBLIC = {
+    "CheckError": "errors",
+    "FormatError": "errors",
+    "InfeasibleError": "errors",
+    "InputError": "errors",
+    "RoutePackError": "errors",
+}
+
+__all__ = [*_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module and keep it, so that this runs once for each name."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported already or not."""
+    return sorted({*globals(), *_PUBLIC})
