@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from .errors import InfeasibleError as InfeasibleError
     from .errors import InputError as InputError
     from .errors import RoutePackError as RoutePackError
+    from .layout import Layout as Layout
+    from .model import MoEModel as MoEModel
+    from .placement import Placement as Placement
+    from .problem import LayoutRules as LayoutRules
+    from .problem import Problem as Problem
+    from .problem import Topology as Topology
+    from .scoring import Score as Score
+    from .scoring import score as score
+    from .stages import AttentionStage as AttentionStage
+    from .window import Window as Window
 
 _PUBLIC = {
     "CheckError": "errors",
@@ -26,18 +36,30 @@ _PUBLIC = {
     "InfeasibleError": "errors",
     "InputError": "errors",
     "RoutePackError": "errors",
+    "Layout": "layout",
+    "MoEModel": "model",
+    "Placement": "placement",
+    "LayoutRules": "problem",
+    "Problem": "problem",
+    "Topology": "problem",
+    "Score": "scoring",
+    "score": "scoring",
+    "AttentionStage": "stages",
+    "Window": "window",
 }
 
 __all__ = [*_PUBLIC]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name from its module and keep it, so that this runs once for each name."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker that saw this would take any name for a public one
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name from its module and keep it, so that this runs once for each name."""
+        if name not in _PUBLIC:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
