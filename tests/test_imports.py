@@ -67,6 +67,12 @@ def test_import_is_light_and_silent() -> None:
     assert HEAVY.isdisjoint(done.stdout.split())
 
 
+def test_public_names_need_no_optional_library() -> None:
+    done = _run("import sys; from routepack_opt import *; print('\\n'.join(sys.modules))")
+    assert done.returncode == 0, done.stderr
+    assert set(HOMES).isdisjoint(done.stdout.split())
+
+
 @pytest.mark.parametrize("module", _modules())
 def test_third_party_libraries_stay_in_their_homes(module: str) -> None:
     for library, _ in _imports(ast.parse(_modules()[module].read_text())):
