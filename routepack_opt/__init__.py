@@ -2,8 +2,6 @@
 
 Guarantees: importing the package prints nothing and loads nothing heavy. A public name is imported from its
 module at first use, and stays what it is whichever submodules are imported, and in whatever order.
-
-To add a public name, give it a line in ``_PUBLIC`` and one under ``TYPE_CHECKING``; a test compares the two.
 """
 
 from __future__ import annotations
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from .stages import AttentionStage as AttentionStage
     from .window import Window as Window
 
+# Public name -> its module. A new name takes a line here and one above; a test compares the two.
 _PUBLIC = {
     "CheckError": "errors",
     "FormatError": "errors",
