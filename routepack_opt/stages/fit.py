@@ -102,11 +102,16 @@ def fit_stages(
     design, scale = _normalised(columns)
     fits = [_solve(design, scale, column) for _, column in named]
     stages = tuple(
-        AttentionStage.from_costs(key, linear, quadratic, check_capacity(capacity), assignment_seconds)
+        _tidy(AttentionStage.from_costs(key, linear, quadratic, check_capacity(capacity), assignment_seconds))
         for (key, _), (_, linear, quadratic, _, _) in zip(named, fits, strict=True)
     )
     overhead, _, _, relative, worst = zip(*fits, strict=True) if fits else ((),) * 5
     return StageFit(stages, overhead, relative, worst)
+
+
+def _tidy(stage: AttentionStage) -> AttentionStage:
+    # Twelve digits drop the noise of the solver and keep every digit that a clock can give.
+    return AttentionStage(stage.name, float(f"{stage.alpha:.12g}"), float(f"{stage.beta:.12g}"))
 
 
 def _column(values: Any, where: str) -> Float:
@@ -140,8 +145,7 @@ def _solve(design: Float, scale: Float, seconds: Float) -> tuple[float, float, f
     from scipy.optimize import nnls
 
     weights, norm = nnls(design, seconds)
-    # Twelve digits drop the noise of the solver and keep every digit that a clock can give.
-    overhead, linear, quadratic = (float(f"{w:.12g}") for w in weights / scale)
+    overhead, linear, quadratic = (float(w) for w in weights / scale)
     residual = np.abs(design @ weights - seconds)
     worst = float(
         np.max(residual / np.maximum(seconds, np.finfo(float).tiny), where=seconds > 0, initial=0.0)
