@@ -190,7 +190,7 @@ def _pair(loads: Any, members: Any, total: Any, p: int, q: int, best: Any, fall:
 
 @njit(cache=True, nogil=True)
 def _choose(total: Any, best: Any, fall: Any, widest: Any, loads: Any) -> Any:
-    top, second, third = _three_largest(total)
+    top, second, third = three_largest(total)
     chosen, lowest = -1, total[top]
     for q in range(total.size):
         if fall[top, q] == 0.0:
@@ -214,7 +214,8 @@ def _choose(total: Any, best: Any, fall: Any, widest: Any, loads: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _three_largest(total: Any) -> Any:
+def three_largest(total: Any) -> Any:
+    """Return the ranks of the three largest entries, lowest rank first among equals; -1 where none is left."""
     first, second, third = -1, -1, -1
     for p in range(total.size):
         if first < 0 or total[p] > total[first]:

@@ -112,8 +112,8 @@ def _near_previous(
         return replaced
     step_by_step = method == "refined"
     options = [
-        layer_options(loads[layer], previous.slot_of_expert[layer], previous.ranks, replaced[layer], step_by_step)
-        for layer in range(loads.shape[0])
+        layer_options(load, home, previous.ranks, slot, step_by_step)
+        for load, home, slot in zip(loads, previous.slot_of_expert, replaced, strict=True)
     ]
     picked = [kept[-1] for kept in options] if max_moves is None else choose_options(options, max_moves)
     slots = replaced.copy()
