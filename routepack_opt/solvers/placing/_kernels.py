@@ -215,7 +215,7 @@ def _choose(total: Any, best: Any, fall: Any, widest: Any, loads: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def three_largest(total: Any) -> Any:
-    """Return the ranks of the three largest entries, lowest rank first among equals; -1 where none is left."""
+    """Return the ranks of the three largest entries, lower ranks first among equals; -1 for none."""
     first, second, third = -1, -1, -1
     for p in range(total.size):
         if first < 0 or total[p] > total[first]:

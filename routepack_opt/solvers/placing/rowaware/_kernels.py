@@ -99,7 +99,7 @@ def _fill_change(a: Any, b: Any, total: Any, top: Any, p: int, q: int, shard: An
     for r in range(shard.size):
         # The busiest rank that the exchange leaves alone is among the three largest.
         k = 0
-        while k < 3 and top[r, k] in (p, q):
+        while k < 3 and (top[r, k] == p or top[r, k] == q):
             k += 1
         d = a[r] - b[r]
         peak = max(total[r, p] - d, total[r, q] + d)
