@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from routepack_opt.placement.checks import Int64
+from routepack_opt.arrays import IntArray
 
 
-def placement_bound(loads: Int64, ranks: int) -> Int64:
+def placement_bound(loads: IntArray, ranks: int) -> IntArray:
     """Return a lower bound on max_p G[l, p] (Eq. 10) for every layer, whatever the placement.
 
     Parameters
@@ -32,5 +32,5 @@ def placement_bound(loads: Int64, ranks: int) -> Int64:
     ordered = np.sort(loads, axis=1)
     mean = -(-ordered.sum(axis=1, dtype=np.int64) // ranks)
     largest = ordered[:, -1] + ordered[:, : experts // ranks - 1].sum(axis=1, dtype=np.int64)
-    bound: Int64 = np.maximum(mean, largest)
+    bound: IntArray = np.maximum(mean, largest)
     return bound

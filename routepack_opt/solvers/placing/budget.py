@@ -11,19 +11,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from routepack_opt.placement.checks import Int64
+from routepack_opt.arrays import IntArray
 
 
 @dataclass(frozen=True, eq=False)
 class Option:
     """One way to place a layer: rank of each expert, experts moved, and load of the busiest rank."""
 
-    rank: Int64
+    rank: IntArray
     moves: int
     peak: int
 
 
-def layer_options(loads: Int64, home: Int64, ranks: int, replaced: Int64, step_by_step: bool) -> list[Option]:
+def layer_options(
+    loads: IntArray, home: IntArray, ranks: int, replaced: IntArray, step_by_step: bool
+) -> list[Option]:
     """Return the options of a layer that no other option beats, by rising moves.
 
     Parameters
@@ -50,7 +52,7 @@ def layer_options(loads: Int64, home: Int64, ranks: int, replaced: Int64, step_b
     return _undominated(options)
 
 
-def _descent(loads: Int64, home: Int64, ranks: int) -> list[Int64]:
+def _descent(loads: IntArray, home: IntArray, ranks: int) -> list[IntArray]:
     """Return the ranks after each swap that lowered the peak to a new least value."""
     from routepack_opt.solvers.placing._kernels import descend
 

@@ -6,20 +6,19 @@ moves are free; at most `max_moves` experts change rank; all loads are int64 and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from routepack_opt.arrays import IntArray, whole_number, whole_numbers
 from routepack_opt.errors import InputError
 from routepack_opt.placement import Placement
 from routepack_opt.placement.bound import placement_bound
-from routepack_opt.placement.checks import Int64, as_integers, check_ranks
+from routepack_opt.placement.checks import check_ranks
+from routepack_opt.problem import Problem
 from routepack_opt.solvers.placing.budget import choose_options, layer_options, step_limit
 from routepack_opt.solvers.placing.relabel import keep_slots, relabel
 from routepack_opt.solvers.placing.result import PlacementResult
-
-if TYPE_CHECKING:
-    from routepack_opt.problem import Problem
 
 Method = Literal["refined", "lpt"]
 
@@ -35,12 +34,13 @@ def place(
     Parameters
     ----------
     problem : Problem
-        Its counts, summed over samples, are the loads (Eq. 10); its topology gives the ranks.
+        Its loads (Eq. 10) are placed on the EP ranks of its topology.
     method, previous, max_moves
         As in :func:`place_loads`.
     """
-    loads = problem.counts.sum(axis=0, dtype=np.int64)
-    return place_loads(loads, problem.topology.ep, method=method, previous=previous, max_moves=max_moves)
+    return place_loads(
+        problem.loads, problem.topology.ep, method=method, previous=previous, max_moves=max_moves
+    )
 
 
 def place_loads(
@@ -94,20 +94,20 @@ def place_loads(
     return PlacementResult(placement, placement.loads(table), placement_bound(table, ranks), method, moves)
 
 
-def _place_afresh(loads: Int64, ranks: int, method: Method) -> Int64:
+def _place_afresh(loads: IntArray, ranks: int, method: Method) -> IntArray:
     from routepack_opt.solvers.placing._kernels import lpt_layers, refined_layers
 
     order = np.argsort(-loads, axis=1, kind="stable")
     if method == "lpt" or loads.size == 0:
-        slots: Int64 = lpt_layers(loads, order, ranks)
+        slots: IntArray = lpt_layers(loads, order, ranks)
     else:
         slots = refined_layers(loads, order, placement_bound(loads, ranks), ranks, step_limit(loads.shape[1]))
     return slots
 
 
 def _near_previous(
-    loads: Int64, replaced: Int64, previous: Placement, method: Method, max_moves: int | None
-) -> Int64:
+    loads: IntArray, replaced: IntArray, previous: Placement, method: Method, max_moves: int | None
+) -> IntArray:
     if max_moves is None and method == "lpt":
         return replaced
     step_by_step = method == "refined"
@@ -122,15 +122,10 @@ def _near_previous(
     return slots
 
 
-def _check_loads(loads: Any) -> Int64:
-    table = as_integers(loads, "loads")
-    if (table < 0).any():
-        layer, expert = (int(k) for k in np.argwhere(table < 0)[0])
-        raise InputError(
-            "loads of at least 0", f"{int(table[layer, expert])} at layer {layer}, expert {expert}", "loads"
-        )
-    # One bit of room, so that sums and differences of rank loads stay exact.
-    if table.size and sum(int(v) for v in table.max(axis=1)) * table.shape[1] >= 2**62:
+def _check_loads(loads: Any) -> IntArray:
+    table: IntArray = whole_numbers(loads, "loads", shape=(None, None))
+    # Room to spare, so that sums and differences of rank loads stay exact.
+    if table.size and int(table.max()) * table.size >= 2**62:
         raise InputError("loads whose sum stays below 2**62", f"a load of {int(table.max())}", "loads")
     return table
 
@@ -142,8 +137,7 @@ def _check_request(method: str, previous: Placement | None, max_moves: int | Non
         raise InputError("a Placement", f"a {type(previous).__name__}", "previous")
     if max_moves is None:
         return
-    if isinstance(max_moves, bool) or not isinstance(max_moves, (int, np.integer)) or max_moves < 0:
-        raise InputError("a whole number of at least 0", repr(max_moves), "max_moves")
+    whole_number(max_moves, "max_moves")
     if previous is None:
         remedy = "Give previous=Placement.identity(layers, experts, ranks) for a trainer that never moved any"
         raise InputError("a previous placement to count moves from", "none", "max_moves", remedy)

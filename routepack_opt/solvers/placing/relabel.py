@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from routepack_opt.arrays import IntArray
 from routepack_opt.placement import Placement
-from routepack_opt.placement.checks import Int64
 
 
-def relabel(loads: Int64, slots: Int64, previous: Placement) -> Int64:
+def relabel(loads: IntArray, slots: IntArray, previous: Placement) -> IntArray:
     """Return `slots` with ranks and slots renamed after `previous`.
 
     Parameters
@@ -41,17 +41,17 @@ def relabel(loads: Int64, slots: Int64, previous: Placement) -> Int64:
     return renamed
 
 
-def _rename_ranks(rank: Int64, home: Int64, ranks: int) -> Int64:
+def _rename_ranks(rank: IntArray, home: IntArray, ranks: int) -> IntArray:
     from scipy.optimize import linear_sum_assignment
 
     overlap = np.zeros((ranks, ranks), dtype=np.int64)
     np.add.at(overlap, (rank, home), 1)
     _, name = linear_sum_assignment(overlap, maximize=True)
-    renamed: Int64 = name.astype(np.int64)[rank]
+    renamed: IntArray = name.astype(np.int64)[rank]
     return renamed
 
 
-def keep_slots(rank: Int64, previous_slot: Int64, per_rank: int) -> Int64:
+def keep_slots(rank: IntArray, previous_slot: IntArray, per_rank: int) -> IntArray:
     """Return slots for the ranks of a layer: the old slot where the rank is the old one, else a free one."""
     stays = rank == previous_slot // per_rank
     slot = np.where(stays, previous_slot, -1)

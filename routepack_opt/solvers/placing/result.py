@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from routepack_opt.arrays import IntArray
 from routepack_opt.placement import Placement
-from routepack_opt.placement.checks import Int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,15 +35,15 @@ class PlacementResult:
     """
 
     placement: Placement
-    rank_loads: Int64
-    bound: Int64
+    rank_loads: IntArray
+    bound: IntArray
     method: str
     moves: int
 
     @property
-    def peak(self) -> Int64:
+    def peak(self) -> IntArray:
         """Load of the busiest rank per layer, int64 [layers]."""
-        peak: Int64 = self.rank_loads.max(axis=1, initial=0)
+        peak: IntArray = self.rank_loads.max(axis=1, initial=0)
         return peak
 
     @property

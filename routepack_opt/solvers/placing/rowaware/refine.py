@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from routepack_opt.arrays import IntArray, whole_number, whole_numbers
 from routepack_opt.errors import InputError
 from routepack_opt.placement import Placement
-from routepack_opt.placement.checks import Int64, as_integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +34,8 @@ class RowRefinement:
     """
 
     placement: Placement
-    before: Int64
-    after: Int64
+    before: IntArray
+    after: IntArray
     swaps: int
     layers_done: int
 
@@ -79,7 +79,8 @@ def refine_for_rows(
     InputError
         Shapes do not fit, or loads are negative.
     """
-    loads, shard, start = _check(rows_load, placement, shard_of_row, base)
+    loads, shard, start = _check(rows_load, shard_of_row, base)
+    unit, max_sweeps = whole_number(unit, "unit"), whole_number(max_sweeps, "max_sweeps")
     from routepack_opt.solvers.placing.rowaware._kernels import descend_rows
 
     slots = placement.slot_of_expert.copy()
@@ -95,21 +96,23 @@ def refine_for_rows(
     return RowRefinement(Placement(slots, placement.ranks), before, work, swaps, layer)
 
 
-def _peaks(loads: Int64, placement: Placement, shard: Int64, shards: int) -> Int64:
+def _peaks(loads: IntArray, placement: Placement, shard: IntArray, shards: int) -> IntArray:
     busiest = placement.demand(loads).max(axis=2, initial=0).astype(np.int64).sum(axis=1)
     summed = np.zeros(shards, dtype=np.int64)
     np.add.at(summed, shard, busiest)
     return summed
 
 
-def _check(rows_load: Any, placement: Placement, shard_of_row: Any, base: Any) -> tuple[Int64, Int64, Int64]:
-    loads = as_integers(rows_load, "rows_load", ndim=3)
+def _check(rows_load: Any, shard_of_row: Any, base: Any) -> tuple[IntArray, IntArray, IntArray]:
+    loads: IntArray = whole_numbers(rows_load, "rows_load", shape=(None, None, None))
     rows = loads.shape[0]
-    shard = as_integers(np.zeros(rows, np.int64) if shard_of_row is None else shard_of_row, "shard_of_row", 1)
-    if shard.size != rows or (shard < 0).any():
-        raise InputError(f"a shard from 0 for each of {rows} rows", f"{shard.tolist()}", "shard_of_row")
+    shard: IntArray = np.zeros(rows, dtype=np.int64)
+    if shard_of_row is not None:
+        shard = whole_numbers(shard_of_row, "shard_of_row", shape=(rows,))
     shards = int(shard.max(initial=0)) + 1
-    start = np.zeros(shards, dtype=np.int64) if base is None else as_integers(base, "base", 1)
+    start: IntArray = np.zeros(shards, dtype=np.int64)
+    if base is not None:
+        start = whole_numbers(base, "base", shape=(None,))
     if start.size < shards:
         raise InputError(f"{shards} shards as in shard_of_row", f"{start.size}", "base")
     return loads, shard, start
