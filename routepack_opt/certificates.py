@@ -270,7 +270,8 @@ def _check_packing(certificate: RowCertificate, problem: Problem) -> None:
         certificate.packing is not None and rows is not None,
         "rows without a packing or a packing without rows",
     )
-    assert certificate.packing is not None and rows is not None
+    assert certificate.packing is not None
+    assert rows is not None
     cell = np.asarray(certificate.packing, dtype=np.int64)
     _require(
         rows >= max(1, rules.min_rows) and rows % rules.row_multiple == 0, f"{rows} rows break the row rules"
@@ -308,13 +309,12 @@ def _check_bound(bound: RowBound, problem: Problem) -> None:
     if bound.rows <= 1:
         return
     if bound.kind == "rule":
-        _require(
-            _rules_contradict(problem), f"the rules do not exclude {bound.rows - 1} rows ({bound.source})"
-        )
+        _require(_rules_contradict(problem), f"the rules do not contradict each other ({bound.source})")
         return
     items, dp, k = problem.items, problem.topology.dp, bound.k
     _require(bound.weights is not None and k is not None, f"{bound.kind} without weights or K")
-    assert bound.weights is not None and k is not None
+    assert bound.weights is not None
+    assert k is not None
     weights = np.asarray(bound.weights, dtype=np.int64)
     _require(weights.shape == (items.size,), f"{items.size} items, but {weights.size} weights")
     _require(bool((weights >= 0).all()) and sum(weights.tolist()) < 2**62, "weights out of range")
@@ -381,7 +381,7 @@ def _rules_contradict(problem: Problem) -> bool:
 def heaviest_cell(
     tokens: IntArray, samples: IntArray, weights: IntArray, cap: int, max_samples: int | None, enough: int = 0
 ) -> int:
-    """Most weight of a set of items that may share a cell, or an upper bound of it when that is too much work.
+    """Most weight of a set of items that may share a cell, or an upper bound where that is too much work.
 
     Parameters
     ----------
@@ -402,7 +402,7 @@ def heaviest_cell(
     """
     if not tokens.size:
         return 0
-    densest = max(w * cap // t for w, t in zip(weights.tolist(), tokens.tolist(), strict=True))
+    densest = max(int(w) * cap // int(t) for w, t in zip(weights, tokens, strict=True))
     if densest <= enough or cap > LARGEST_TABLE:
         return densest
     unit = max(1, int(np.gcd.reduce(tokens)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 
 def least_bins(tokens, cap):
@@ -41,7 +41,7 @@ def fits_rows(problem, rows):
     classes, alone = items.row_class.tolist(), items.alone.tolist()
     limit = rules.max_samples_per_cell or total
 
-    @lru_cache(maxsize=None)
+    @cache
     def place(index, cells):
         # a cell is (tokens or -1 when an oversize sample is in it, samples); a row is (class, cells)
         if index == len(tokens):

@@ -39,12 +39,12 @@ class WeightBound:
 
 
 def sum_bound(tokens: IntArray, cap: int) -> WeightBound:
-    """Tokens over capacity (the continuous bound L1)."""
+    """Divide the tokens by the capacity (the continuous bound L1)."""
     return WeightBound(tokens, cap, "sum of tokens")
 
 
 def item_count_bound(tokens: IntArray, cap: int) -> WeightBound:
-    """Items over the most that fit one bin, which the smallest items tell.
+    """Divide the items by the most that fit one bin, which the smallest items tell.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def item_count_bound(tokens: IntArray, cap: int) -> WeightBound:
 
 
 def sample_count_bound(samples: IntArray, max_samples: int) -> WeightBound:
-    """Samples over ``max_samples_per_cell``."""
+    """Divide the samples by ``max_samples_per_cell``."""
     return WeightBound(samples, max_samples, "samples per cell")
 
 
@@ -91,14 +91,14 @@ def l2_bound(tokens: IntArray, cap: int) -> WeightBound:
 
 
 def threshold_weights(tokens: IntArray, cap: int, a: int) -> IntArray:
-    """Tokens, but a full bin for items over ``cap - a`` and nothing for items under ``a`` (a <= cap / 2)."""
+    """Give the tokens, but a full bin for items over ``cap - a`` and nothing for items under ``a`` (a <= cap / 2)."""
     return np.where(tokens > cap - a, cap, np.where(tokens < a, 0, tokens))
 
 
 def cell_losses(
     tokens: IntArray, samples: IntArray, cap: int, max_samples: int | None
 ) -> tuple[IntArray, int]:
-    """Samples that a cell loses by holding an item over half its capacity, and the most samples of any cell.
+    """Count the samples that a cell loses by holding an item over half its capacity.
 
     Parameters
     ----------
@@ -112,6 +112,7 @@ def cell_losses(
     losses : int64[m]
         Zero up to half a cell; samples plus losses of the items of a cell never exceed ``most``.
     most : int
+        Most samples of any cell.
     """
     # samples of the lightest items by tokens per sample bound what fits beside a given item
     order = np.lexsort((tokens, tokens / np.maximum(samples, 1)))

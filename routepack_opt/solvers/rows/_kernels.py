@@ -114,11 +114,10 @@ def subset_fill(tokens: IntArray, samples: IntArray, cap: int, limit: int, work:
             high = min(room, top + step)
             work -= high - step + 1
             for t in range(high, step - 1, -1):
-                if via[t] == -2 and via[t - step] != -2 and via[t - step] != item:
-                    if count[t - step] + samples[item] <= spare:
-                        via[t] = item
-                        count[t] = count[t - step] + samples[item]
-                        top = max(top, t)
+                if via[t] == -2 and via[t - step] != -2 and count[t - step] + samples[item] <= spare:
+                    via[t] = item
+                    count[t] = count[t - step] + samples[item]
+                    top = max(top, t)
             if via[room] != -2:
                 break
         t = room

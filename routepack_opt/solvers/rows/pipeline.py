@@ -141,7 +141,7 @@ def _subset_sum(state: RowState) -> None:
 
 
 def _slots(state: RowState) -> None:
-    """Under ``equal_samples_per_slot``: the first legal row count, from the bound up, that a heuristic packs."""
+    """Under ``equal_samples_per_slot``, pack the first legal row count from the bound up that will go."""
     task = state.task
     if not task.equal_slots:
         return
@@ -199,8 +199,8 @@ def _cannot_force(state: RowState) -> Contradiction | None:
         dummies = rows * task.dp - task.size
         return Contradiction(
             "rows",
-            f"{rows} rows of {task.dp} slots have {rows * task.dp} cells, none empty, but there are {task.size} items; "
-            f"{dummies} dummy sample(s) would fill them",
+            f"{rows} rows of {task.dp} slots have {rows * task.dp} cells, none empty, but there are "
+            f"{task.size} items; {dummies} dummy sample(s) would fill them",
             dummies,
         )
     return None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Why no layout exists: the rule, the reason, and the dummy samples that would help (None: none would)."""
+    """Why no layout exists: the rule, the reason, and the dummy samples that would help (None: none)."""
 
     rule: str
     message: str
@@ -37,7 +37,8 @@ def contradiction(problem: Problem) -> Contradiction | None:
         item = int(over[0])
         return Contradiction(
             "capacity",
-            f"{_name(problem, item)} has {int(items.tokens[item])} aligned tokens, a cell holds {problem.cell_cap}",
+            f"{_name(problem, item)} has {int(items.tokens[item])} aligned tokens, "
+            f"a cell holds {problem.cell_cap}",
         )
     if limit is not None and int(samples.max()) > limit:
         item = int(np.argmax(samples))

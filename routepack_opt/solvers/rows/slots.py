@@ -6,6 +6,8 @@ capacity, sample limits and row classes.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from routepack_opt.solvers.rows.grid import rows_per_class
@@ -123,16 +125,8 @@ def _pack_slot(bins: ClassBins, mine: IntArray, rows: int) -> list[list[int]] | 
     from routepack_opt.solvers.rows.grid import split_bins
     from routepack_opt.solvers.rows.heuristics import first_fit_decreasing, least_loaded_bins, subset_sum_fill
 
-    column = ClassBins(
-        0,
-        bins.items[mine],
-        bins.tokens[mine],
-        bins.samples[mine],
-        bins.alone,
-        bins.cap,
-        1,
-        bins.max_samples,
-        bins.unit,
+    column = replace(
+        bins, items=bins.items[mine], tokens=bins.tokens[mine], samples=bins.samples[mine], dp=1
     )
     if column.size < rows:
         return None
