@@ -22,7 +22,9 @@ def test_bounds_hold(cap, lengths):
     best = least_bins(tokens.tolist(), cap)
     ones = np.ones_like(tokens)
     for bound in (
-        sum_bound(tokens, cap), item_count_bound(tokens, cap), l2_bound(tokens, cap),
+        sum_bound(tokens, cap),
+        item_count_bound(tokens, cap),
+        l2_bound(tokens, cap),
         best_dff_bound(tokens, cap, 10**9),
     ):
         assert heaviest_cell(tokens, ones, bound.weights, cap, None) <= bound.k
@@ -43,7 +45,8 @@ def test_dual_feasible_functions(cap):
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.integers(2, 20), st.lists(st.tuples(st.integers(1, 20), st.integers(1, 3)), min_size=1, max_size=8),
+    st.integers(2, 20),
+    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 3)), min_size=1, max_size=8),
     st.sampled_from([None, 2, 3, 4]),
 )
 def test_cell_losses_hold(cap, pairs, limit):

@@ -64,8 +64,13 @@ def weights_of(
 
 @njit(cache=True, nogil=True)
 def scan(
-    sizes: IntArray, counts: IntArray, cap: int, thresholds: IntArray, families: IntArray,
-    parameters: IntArray, enough: int,
+    sizes: IntArray,
+    counts: IntArray,
+    cap: int,
+    thresholds: IntArray,
+    families: IntArray,
+    parameters: IntArray,
+    enough: int,
 ) -> tuple[int, int, int, int]:
     """Best (bins, family, parameter, threshold) over all pairs given; stops at `enough` bins."""
     best_bins, best_family, best_parameter, best_threshold = 0, -1, 0, 0

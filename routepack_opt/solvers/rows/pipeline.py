@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from routepack_opt.bounds.dff import best_dff_bound
 from routepack_opt.bounds.rows import WeightBound, item_count_bound, l2_bound, sample_count_bound, sum_bound
 from routepack_opt.certificates import RowBound, RowCertificate
 from routepack_opt.errors import InputError
 from routepack_opt.solvers.rows import heuristics
+from routepack_opt.solvers.rows.columns.stage import coarse_bounds, column_stage
 from routepack_opt.solvers.rows.instance import RowTask
+from routepack_opt.solvers.rows.polish import cheap_anneal, long_anneal
 from routepack_opt.solvers.rows.rules import Contradiction, contradiction, slot_bound, too_few_items
 from routepack_opt.solvers.rows.slots import equal_slot_packing
 from routepack_opt.solvers.rows.state import ClassState, Progress, RowState
@@ -97,8 +100,23 @@ def _stages(which: str) -> list[Stage]:
         ("bfd", _best_fit),
         ("subset-sum", _subset_sum),
         ("slots", _slots),
+        ("anneal", cheap_anneal),
     ]
-    return cheap
+    thorough: list[Stage] = [
+        ("dff", _dff),
+        ("coarse columns", coarse_bounds),
+        ("long anneal", long_anneal),
+        ("columns", column_stage),
+    ]
+    return cheap if which == "cheap" else cheap + thorough
+
+
+def _dff(state: RowState) -> None:
+    for known in state.classes:
+        if known.bins.items.size and not known.closed:
+            bound = best_dff_bound(known.bins.tokens, known.bins.cap, known.target_bins + 1)
+            if bound is not None:
+                known.raise_lower(state.task.size, bound)
 
 
 def _count_bounds(state: RowState) -> None:

@@ -125,9 +125,7 @@ def _pack_slot(bins: ClassBins, mine: IntArray, rows: int) -> list[list[int]] | 
     from routepack_opt.solvers.rows.grid import split_bins
     from routepack_opt.solvers.rows.heuristics import first_fit_decreasing, least_loaded_bins, subset_sum_fill
 
-    column = replace(
-        bins, items=bins.items[mine], tokens=bins.tokens[mine], samples=bins.samples[mine], dp=1
-    )
+    column = replace(bins, items=bins.items[mine], tokens=bins.tokens[mine], samples=bins.samples[mine], dp=1)
     if column.size < rows:
         return None
     where = least_loaded_bins(column, rows)

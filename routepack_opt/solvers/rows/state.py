@@ -48,6 +48,11 @@ class ClassState:
             self.lower = rows
             self.bound = RowBound(rows, "weights", found.source, self.bins.row_class, weights, found.k)
 
+    def raise_rows(self, bound: RowBound) -> None:
+        """Take any other proof over if it proves more rows."""
+        if bound.rows > self.lower:
+            self.lower, self.bound = bound.rows, bound
+
     def offer(self, where: IntArray, used: int) -> None:
         """Take a packing into ``used`` shared bins over if it needs fewer rows and they can be filled."""
         rows = self.bins.rows_of_bins(used)
@@ -92,6 +97,12 @@ class RowState:
     def target(self) -> int:
         """The row count that the search aims at."""
         return max(self.forced or 1, self.lower)
+
+    def class_target(self, known: ClassState) -> int:
+        """Shared bins of the most rows that a class may have at the target of the window."""
+        others = sum(c.lower for c in self.classes if c is not known)
+        rows = max(known.lower, min(self.target - others, known.bins.most_rows))
+        return known.bins.bins_of_rows(rows)
 
     @property
     def closed(self) -> bool:

@@ -101,4 +101,4 @@ def _spread(tokens: IntArray, index: IntArray, starts: IntArray, blocked: IntArr
 
 
 def _seed(seed: int) -> int:
-    return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+    return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1)

@@ -52,9 +52,23 @@ def _spread(load: int, cap: int) -> float:
 
 @njit(cache=True, nogil=True)
 def anneal(
-    tokens: IntArray, samples: IntArray, start: IntArray, low: IntArray, high: IntArray, cells: int,
-    cap: int, limit: int, dp: int, share: int, slot_offset: IntArray, fill: bool, blocked: IntArray,
-    seed: int, proposals: int, hot: float, cold: float,
+    tokens: IntArray,
+    samples: IntArray,
+    start: IntArray,
+    low: IntArray,
+    high: IntArray,
+    cells: int,
+    cap: int,
+    limit: int,
+    dp: int,
+    share: int,
+    slot_offset: IntArray,
+    fill: bool,
+    blocked: IntArray,
+    seed: int,
+    proposals: int,
+    hot: float,
+    cold: float,
 ) -> tuple[IntArray, int]:
     """Anneal item relocations, exchanges of one for one and of one for two.
 
@@ -128,7 +142,10 @@ def anneal(
                 - abs(slot[a % dp] - share) - abs(slot[b % dp] - share)
             )  # fmt: skip
         delta = change - (
-            _spread(load[a] - flow, cap) + _spread(load[b] + flow, cap) - _spread(load[a], cap) - _spread(load[b], cap)
+            _spread(load[a] - flow, cap)
+            + _spread(load[b] + flow, cap)
+            - _spread(load[a], cap)
+            - _spread(load[b], cap)
         )
         if delta > 0:
             state = _draw(state)

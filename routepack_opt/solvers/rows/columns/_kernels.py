@@ -95,8 +95,14 @@ def suffix_values(sizes: IntArray, demand: IntArray, values: IntArray, cap: int)
 
 @njit(cache=True, nogil=True)
 def enumerate_patterns(
-    sizes: IntArray, demand: IntArray, values: IntArray, cap: int, least: int, table: NDArray[np.int64],
-    patterns: NDArray[np.int16], first: int,
+    sizes: IntArray,
+    demand: IntArray,
+    values: IntArray,
+    cap: int,
+    least: int,
+    table: NDArray[np.int64],
+    patterns: NDArray[np.int16],
+    first: int,
 ) -> int:
     """List all maximal patterns worth at least ``least``; their number, or -1 when they are too many.
 

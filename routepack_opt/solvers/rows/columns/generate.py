@@ -121,7 +121,9 @@ def patterns_of(where: IntArray, size_of_item: IntArray, sizes: int) -> list[Int
 def items_of(patterns: list[IntArray], size_of_item: IntArray) -> IntArray | None:
     """Packing of covering patterns: bin of every item, or None when an item is left over."""
     where = np.full(size_of_item.size, -1, dtype=np.int64)
-    left = [np.flatnonzero(size_of_item == j)[::-1].tolist() for j in range(int(size_of_item.max(initial=-1)) + 1)]
+    left = [
+        np.flatnonzero(size_of_item == j)[::-1].tolist() for j in range(int(size_of_item.max(initial=-1)) + 1)
+    ]
     for number, pattern in enumerate(patterns):
         for j in np.flatnonzero(pattern):
             for _ in range(int(pattern[j])):
