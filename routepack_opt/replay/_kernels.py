@@ -135,11 +135,14 @@ def layer_status(row, start, top_k, experts):  # type: ignore[no-untyped-def]
     unset = 0
     for k in range(top_k):
         expert = np.int64(row[start + k])
-        negative |= expert < 0
-        beyond |= expert >= experts
+        if expert < 0:
+            negative = True
+        if expert >= experts:
+            beyond = True
         unset += 1 if expert == -1 else 0
         for other in range(k):
-            repeated |= row[start + other] == row[start + k]
+            if row[start + other] == row[start + k]:
+                repeated = True
     if beyond:
         return ROW_FOREIGN
     if unset == top_k:

@@ -1,8 +1,8 @@
 """``.npz`` files read without pickling, the large member as a stream.
 
 Guarantees: nothing is unpickled; a file that is truncated, damaged or of another kind is a
-:class:`~routepack_opt.errors.FormatError`; a member is read in order in pieces, whether compressed or not, and
-its checksum is verified when the last piece has been taken.
+:class:`~routepack_opt.errors.FormatError`; a member is read in order in pieces, whether compressed or not,
+and its checksum is verified when the last piece has been taken.
 """
 
 from __future__ import annotations
