@@ -2,8 +2,8 @@
 
 Usage: ``python instances/build_gsm8k.py FOLDER_OF_REPLAYS [OUTPUT_FOLDER]``
 
-Reads ``replay-00.npz`` and so on (see ``instances/gsm8k-moe/README.md``) and writes ``window-00.npz`` and so on.
-Windows have no timestamps, so building them again gives the same bytes.
+Reads ``replay-00.npz`` and so on (see ``instances/gsm8k-moe/README.md``) and writes ``window-00.npz`` and
+so on. Windows have no timestamps, so building them again gives the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def main(source: Path, target: Path) -> None:
         window = rp.read_replay(path, model=MODEL)
         output = target / path.name.replace("replay", "window")
         window.save(output)
-        print(f"{output}: {window.size} samples, {int(window.lengths.sum())} tokens, digest {window.digest[:16]}")
+        tokens = int(window.lengths.sum())
+        print(f"{output}: {window.size} samples, {tokens} tokens, digest {window.digest[:16]}")
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def count_sample(routes: Routes, how: Counting) -> SampleCount:
     if routes.ids is None:
         rows, columns = np.zeros((0, model.num_moe_layers * model.top_k), np.uint8), np.zeros(0, np.int64)
     else:
-        rows, columns = as_rows(routes, model, how.layer_axis)
+        rows, columns = as_rows(routes.ids, model, how.layer_axis, routes.where, length - routes.start)
     end = routes.start + len(rows)
     if routes.start < 0 or end > length:
         raise InputError(

@@ -1,6 +1,6 @@
 """What the caller tells every reader beside the source itself.
 
-Guarantees: a per-sample value (length, mask, prompt) is asked for by sample index and checked when it is;
+Guarantees: a per-sample value (its length) is asked for by sample index and checked when it is;
 where the source and the caller both give a length, they agree.
 """
 
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from routepack_opt.errors import InputError
 from routepack_opt.model import MoEModel
+from routepack_opt.replay.routes import LayerAxis
 
 _NO_LENGTH = (
     "n rows may belong to n tokens (the last one routed or padded) or to n + 1 (the last one never fed): "
@@ -32,15 +33,15 @@ class Options:
         The model whose routes are read.
     lengths : int64 [N] or None
         Tokens of every sample.
-    mask : sequence of N bool arrays, or None
-        Rows that are real.
+    layer_axis : {"all", "moe"} or None
+        What the layer axis holds, where the caller says so.
     side : {"left", "right"} or None
         Where prompts are padded in a padded batch.
     """
 
     model: MoEModel
     lengths: NDArray[np.int64] | None = None
-    mask: Any = None
+    layer_axis: LayerAxis | None = None
     side: Literal["left", "right"] | None = None
 
     def length(self, sample: int, stated: int | None = None, where: str | None = None) -> int:

@@ -13,66 +13,66 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from routepack_opt.arrays import whole_numbers
 from routepack_opt.errors import InputError
 from routepack_opt.replay.npzfiles import Npz
 from routepack_opt.replay.options import Options
 from routepack_opt.replay.routes import Routes, integer_array
 
-FIELDS = frozenset({"lengths", "offsets", "routed_experts"})
-
-
-def vector(values: Any, name: str, size: int | None = None) -> NDArray[np.int64]:
-    """Return a 1-D integer field as int64."""
-    array = integer_array(values, name)
-    if array.ndim != 1 or (size is not None and array.size != size):
-        wanted = "one axis" if size is None else f"{size} entries"
-        raise InputError(wanted, f"shape {array.shape}", name)
-    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
-        raise InputError("values below 2^63", f"{array.max()}", name)
-    return array.astype(np.int64)
-
-
-def _bounds(offsets: NDArray[np.int64], samples: int, rows: int) -> None:
-    if offsets.size != samples + 1 or offsets[0] != 0 or offsets[-1] != rows:
-        found = f"{offsets.size} of them" + (f", {offsets[0]}..{offsets[-1]}" if offsets.size else "")
-        raise InputError(f"{samples + 1} offsets 0..{rows}", found, "offsets")
-    falls = np.flatnonzero(np.diff(offsets) < 0)
-    if falls.size:
-        i = int(falls[0])
-        raise InputError("ascending offsets", f"{offsets[i]} then {offsets[i + 1]}, index {i}", "offsets")
-
 
 def read_packed_file(path: Path, options: Options) -> Iterator[Routes]:
     """Yield the samples of a packed ``.npz`` file, of which one is in memory at a time."""
     with Npz(path) as file:
-        lengths = vector(file.array("lengths"), "lengths")
-        offsets = vector(file.array("offsets"), "offsets")
-        groups = vector(file.array("groups"), "groups", lengths.size) if "groups" in file.names else None
+        small: dict[str, Any] = {
+            name: file.array(name) for name in ("lengths", "offsets", "groups") if name in file.names
+        }
         stream = file.stream("routed_experts")
-        if not stream.shape:
-            raise InputError("[rows, layers, top-k]", "a scalar", "routed_experts")
-        _bounds(offsets, lengths.size, stream.shape[0])
-        for i, rows in enumerate(np.diff(offsets).tolist()):
-            prompt = None if groups is None else int(groups[i])
-            yield Routes(
-                stream.take(rows), options.length(i, int(lengths[i])), prompt=prompt, where=f"sample {i}"
-            )
+        yield from _samples(small, stream.shape, lambda first, end: stream.take(end - first), options)
         stream.finish()
 
 
 def read_packed(source: Mapping[str, Any], options: Options) -> Iterator[Routes]:
-    """Yield the samples of a mapping with the fields of a packed file."""
-    lengths = vector(source["lengths"], "lengths")
-    offsets = vector(source["offsets"], "offsets")
-    groups = vector(source["groups"], "groups", lengths.size) if source.get("groups") is not None else None
+    """Yield the samples of a mapping with the fields of a packed file.
+
+    Parameters
+    ----------
+    source : mapping
+        ``routed_experts`` [rows, layers, K] or [rows, layers * K], ``offsets`` [N + 1], ``lengths`` [N] (or
+        the caller's), perhaps ``groups`` [N], the prompt of each sample.
+    options : Options
+        Model and lengths.
+    """
     ids = integer_array(source["routed_experts"], "routed_experts")
-    if not ids.ndim:
+    yield from _samples(source, ids.shape, lambda first, end: ids[first:end], options)
+
+
+def _samples(
+    source: Mapping[str, Any], shape: tuple[int, ...], rows: Any, options: Options
+) -> Iterator[Routes]:
+    if not shape:
         raise InputError("[rows, layers, top-k]", "a scalar", "routed_experts")
-    _bounds(offsets, lengths.size, ids.shape[0])
-    for i in range(lengths.size):
+    offsets = whole_numbers(source["offsets"], "offsets", shape=(None,), high=shape[0])
+    size = max(offsets.size - 1, 0)
+    _check_bounds(offsets, shape[0])
+    stated = None
+    if source.get("lengths") is not None:
+        stated = whole_numbers(source["lengths"], "lengths", shape=(size,), low=1)
+    groups = None
+    if source.get("groups") is not None:
+        groups = whole_numbers(source["groups"], "groups", shape=(size,), low=-(2**62))
+    for i in range(size):
+        length = options.length(i, None if stated is None else int(stated[i]))
         prompt = None if groups is None else int(groups[i])
-        rows = ids[offsets[i] : offsets[i + 1]]
-        yield Routes(rows, options.length(i, int(lengths[i])), prompt=prompt, where=f"sample {i}")
+        yield Routes(rows(int(offsets[i]), int(offsets[i + 1])), length, prompt=prompt, where=f"sample {i}")
+
+
+def _check_bounds(offsets: NDArray[np.int64], rows: int) -> None:
+    if offsets.size < 2 or offsets[0] != 0 or offsets[-1] != rows:
+        raise InputError(f"offsets from 0 to {rows} rows", f"{offsets[:1]}..{offsets[-1:]}", "offsets")
+    falls = np.flatnonzero(np.diff(offsets) < 0)
+    if falls.size:
+        i = int(falls[0])
+        raise InputError("ascending offsets", f"{offsets[i]} then {offsets[i + 1]} at index {i}", "offsets")
 
 
 def read_arrays(source: Iterable[Any], options: Options) -> Iterator[Routes]:

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from routepack_opt.arrays import whole_numbers
 from routepack_opt.errors import InputError
 from routepack_opt.model import MoEModel
 from routepack_opt.replay.counting import Counting, SampleCount, count_sample, in_order
 from routepack_opt.replay.detection import find_form
 from routepack_opt.replay.options import Options
-from routepack_opt.replay.packed import vector
 from routepack_opt.replay.policies import rescale
 from routepack_opt.replay.result import Policy, ReplayCounts, ReplayReport, Routing
 from routepack_opt.replay.routes import LayerAxis, Routes
@@ -93,9 +93,9 @@ def read(
     _check_choice(routing, ("exact", "predicted"), "routing")
     _check_choice(layer_axis, (None, "all", "moe"), "layer_axis")
     _check_choice(side, (None, "left", "right"), "side")
-    known = None if lengths is None else vector(lengths, "lengths")
+    known = None if lengths is None else whole_numbers(lengths, "lengths", shape=(None,), low=1)
     masks = None if mask is None or mask is True else mask
-    options = Options(model, known, masks, side)
+    options = Options(model, known, layer_axis, side)
     how = Counting(model, policy, layer_axis, repeat_limit, vouched=mask is True)
     name, samples = find_form(source, form, options)
     routes = _with_masks(samples, masks)
@@ -119,7 +119,15 @@ def _with_masks(samples: Iterable[Routes], masks: Any) -> Iterator[Routes]:
         elif i >= len(masks):
             raise InputError(f"{len(masks)} samples, as many as masks", "more", "mask")
         else:
-            yield replace(routes, mask=np.asarray(masks[i]))
+            yield replace(routes, mask=_both(routes, np.asarray(masks[i])))
+
+
+def _both(routes: Routes, mask: Any) -> Any:
+    if mask.dtype.kind not in "biu":
+        raise InputError("a mask of booleans", f"dtype {mask.dtype}", f"{routes.where}, mask")
+    if routes.mask is not None and routes.mask.shape != mask.shape:
+        raise InputError(f"a mask of shape {routes.mask.shape}", f"{mask.shape}", f"{routes.where}, mask")
+    return mask.astype(np.bool_) if routes.mask is None else routes.mask & mask.astype(np.bool_)
 
 
 def _collect(
@@ -140,7 +148,9 @@ def _collect(
     if how.policy == "rescale":
         borrowed = _rescale_all(counts, rows["kept"], expected)
     prompts = [sample.prompt for sample in counted]
-    known = vector(prompt_ids, "prompt_ids", len(counted)) if prompt_ids is not None else None
+    known = None
+    if prompt_ids is not None:
+        known = whole_numbers(prompt_ids, "prompt_ids", shape=(len(counted),), low=-(2**62))
     if known is None and None not in prompts:
         known = np.array(prompts, np.int64)
     report = ReplayReport(

@@ -88,49 +88,68 @@ def layer_columns(
 
 
 def as_rows(
-    routes: Routes, model: MoEModel, axis: LayerAxis | None
+    ids: Any, model: MoEModel, axis: LayerAxis | None, where: str, due: int | None = None
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return `routes.ids` as [rows, width] (C-contiguous) and the first column of every MoE layer.
+    """Resolve the axes of one sample's routes, or of a part of them.
+
+    Parameters
+    ----------
+    ids : integer array
+        [rows, layers, K], [rows, layers * K] or flat.
+    model : MoEModel
+        Decides what `layers` may be.
+    axis : {"all", "moe"} or None
+        The caller's word on the layer axis.
+    where : str
+        Name for messages.
+    due : int, optional
+        Tokens that the rows belong to; tells readings of a flat array apart.
+
+    Returns
+    -------
+    rows : integer array [rows, width]
+        C-contiguous, in the dtype of `ids`.
+    columns : int64 array [L]
+        First column of every MoE layer.
 
     Raises
     ------
     InputError
         The shape fits no reading, or two.
     """
-    ids = integer_array(routes.ids, routes.where)
-    where, top_k = routes.where, model.top_k
+    ids, top_k = integer_array(ids, where), model.top_k
     if ids.ndim == 3:
         if ids.shape[2] != top_k:
             remedy = "A fused shared expert adds a column: drop it" if ids.shape[2] > top_k else None
             raise InputError(f"top_k = {top_k} ids per token and layer", f"shape {ids.shape}", where, remedy)
-        columns = layer_columns(ids.shape[1], model, where, axis)
+        layers = ids.shape[1]
     elif ids.ndim == 2:
         if ids.shape[1] % top_k:
             raise InputError(f"[rows, layers * {top_k}]", f"shape {ids.shape}", where)
-        columns = layer_columns(ids.shape[1] // top_k, model, where, axis)
+        layers = ids.shape[1] // top_k
     elif ids.ndim == 1:
-        layers = _flat_layers(ids.size, routes, model, axis)
-        ids, columns = ids.reshape(-1, layers * top_k), layer_columns(layers, model, where, axis)
+        layers = _flat_layers(ids.size, model, axis, where, due)
     else:
         raise InputError("one sample's routes with 1 to 3 axes", f"shape {ids.shape}", where)
-    return np.ascontiguousarray(ids).reshape(ids.shape[0], -1 if ids.size else len(columns) * top_k), columns
+    columns = layer_columns(layers, model, where, axis)
+    rows = ids.size // (layers * top_k) if ids.ndim == 1 else ids.shape[0]
+    return np.ascontiguousarray(ids).reshape(rows, layers * top_k), columns
 
 
-def _flat_layers(size: int, routes: Routes, model: MoEModel, axis: LayerAxis | None) -> int:
-    """Return the layers of a flat array: the one reading whose row count fits the length."""
+def _flat_layers(size: int, model: MoEModel, axis: LayerAxis | None, where: str, due: int | None) -> int:
+    """Return the layers of a flat array: the one reading whose row count fits."""
     choices = {"all": model.layers, "moe": model.num_moe_layers}
-    layers = {choices[axis]} if axis else set(choices.values())
-    readings = sorted(count for count in layers if size % (count * model.top_k) == 0)
-    due = routes.length - routes.start
-    exact = [count for count in readings if size // (count * model.top_k) in (due - 1, due)]
-    short = [count for count in readings if size // (count * model.top_k) < due - 1]
-    fits = exact or short
-    if len(fits) == 1:
-        return fits[0]
-    each = " or ".join(f"{count * model.top_k} (for {count} layers)" for count in sorted(layers))
-    if not fits:
-        raise InputError(f"{due - 1} or {due} rows of {each} ids", f"{size} ids", routes.where)
-    found = f"{size} ids, which is " + " and ".join(
-        f"{size // (c * model.top_k)} rows of {c} layers" for c in fits
-    )
-    raise InputError("one reading", found, routes.where, 'Say which: layer_axis="all" or layer_axis="moe"')
+    layers = sorted({choices[axis]} if axis else set(choices.values()))
+    rows = {count: size // (count * model.top_k) for count in layers if size % (count * model.top_k) == 0}
+    if due is not None:
+        exact = [count for count in rows if rows[count] in (due - 1, due)]
+        short = [count for count in rows if rows[count] < due - 1]
+        rows = {count: rows[count] for count in exact or short}
+    if len(rows) == 1:
+        return next(iter(rows))
+    if not rows:
+        each = " or ".join(f"{count * model.top_k} (for {count} layers)" for count in layers)
+        wanted = f"{due - 1} or {due} rows" if due is not None else "whole rows"
+        raise InputError(f"{wanted} of {each} ids", f"{size} ids", where)
+    found = f"{size} ids: " + " or ".join(f"{r} rows of {count} layers" for count, r in rows.items())
+    raise InputError("one reading", found, where, 'Say which: layer_axis="all" or layer_axis="moe"')
