@@ -176,10 +176,9 @@ def _record_forms(record: Any) -> list[str]:
     if isinstance(record, str):
         return ["nemo-rl"] if record.startswith(ENVELOPE) else []
     marks = {
-        "vllm": ("outputs", "choices"),
         "turns": ("parts",),
         "messages": ("message_log",),
-        **{form.name: form.marker for form in RECORD_FORMS},
+        **{form.name: form.marker for form in RECORD_FORMS if form.marker},
     }
     names = [
         name for name, paths in marks.items() if any(lookup(record, p, ABSENT) is not ABSENT for p in paths)

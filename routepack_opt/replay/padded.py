@@ -85,6 +85,16 @@ def _refuse_routes(padding: NDArray[Any], options: Options, where: str, tokens: 
         raise InputError(f"filler outside the {tokens}", f"{routed.size} rows with routes", where, remedy)
 
 
+def without_padding(
+    ids: NDArray[Any] | None, length: int, options: Options, where: str
+) -> NDArray[Any] | None:
+    """Return the first `length` rows of right-padded routes; what follows must be filler."""
+    if ids is None or ids.ndim == 1 or len(ids) <= length:
+        return ids
+    _refuse_routes(ids[length:], options, where, f"first {length} tokens")
+    return ids[:length]
+
+
 def _slides(ids: NDArray[np.int64], experts: int) -> NDArray[np.bool_]:
     """Tell which rows count on from layer to layer modulo E."""
     steps = np.diff(ids.reshape(len(ids), -1), axis=1)

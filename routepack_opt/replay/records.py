@@ -7,12 +7,13 @@ its token lists or token totals (or the caller), never from its rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from routepack_opt.arrays import whole_number
 from routepack_opt.errors import InputError
 from routepack_opt.replay.options import Options
+from routepack_opt.replay.padded import without_padding
 from routepack_opt.replay.routes import Routes
 from routepack_opt.replay.wire import Decoded, decode
 
@@ -28,13 +29,17 @@ class RecordForm:
     routes : str
         Field with the routes.
     marker : tuple of str
-        Fields of which at least one must be there for the form to be recognised.
+        Fields that must all be there for the form to be recognised; empty if there are none of its own.
     tokens, totals : tuple of str
         Token lists whose lengths add up to the sample's, or numbers that do.
     start, dtype : str
         Fields with the first token of the rows, and with the dtype of raw bytes.
     raw_dtype : str, optional
         Dtype of raw bytes when no field states it; ``None`` if the form has no raw bytes.
+    padded : bool
+        Whether rows beyond the sample's tokens are filler rather than an error.
+    prompt : tuple of str
+        Fields with the prompt that the sample answers.
     """
 
     name: str
@@ -45,6 +50,7 @@ class RecordForm:
     start: tuple[str, ...] = ("start",)
     dtype: str = "routed_experts_dtype"
     raw_dtype: str | None = None
+    padded: bool = False
     prompt: tuple[str, ...] = ("prompt_id", "group_index")
 
 
@@ -52,7 +58,7 @@ RECORD_FORMS = (
     RecordForm(
         "sglang",
         "meta_info.routed_experts",
-        ("meta_info.routed_experts", "meta_info.routed_experts_dtype"),
+        ("meta_info",),
         totals=("meta_info.prompt_tokens", "meta_info.completion_tokens"),
         start=("meta_info.routed_experts_start_len", "routed_experts_start_len"),
         dtype="meta_info.routed_experts_dtype",
@@ -80,8 +86,10 @@ RECORD_FORMS = (
         raw_dtype="int32",
     ),
     RecordForm("prime-rl", "routed_experts", ("completion_ids",), tokens=("prompt_ids", "completion_ids")),
-    RecordForm("nemo-rl", "routed_experts", (), tokens=("token_ids",), totals=("input_lengths",)),
-    RecordForm("record", "routed_experts", ("length",), tokens=("token_ids",), totals=("length",)),
+    RecordForm(
+        "nemo-rl", "routed_experts", (), tokens=("token_ids",), totals=("input_lengths",), padded=True
+    ),
+    RecordForm("record", "routed_experts", ("routed_experts", "length"), ("token_ids",), ("length",)),
 )
 
 ABSENT = object()
@@ -153,6 +161,8 @@ def read_records(form: RecordForm, records: Iterable[Any], options: Options) -> 
         length = options.length(i, token_count(record, form.tokens, form.totals, where))
         decoded = decode(value, where, dtype=lookup(record, form.dtype) or form.raw_dtype)
         start = stated_start(record, form, decoded, where)
+        if form.padded:
+            decoded = replace(decoded, ids=without_padding(decoded.ids, length, options, where))
         prompt = prompt_of(record, form.prompt, where)
         yield place(decoded, start or 0, length, options, where, prompt)
 

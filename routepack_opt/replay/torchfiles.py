@@ -88,6 +88,7 @@ class TorchFile:
 
     def __init__(self, path: Path) -> None:
         self._where = str(path)
+        self._verified: set[str] = set()
         with damage(self._where, "a torch.save archive (the zip format)"):
             self._zip = zipfile.ZipFile(path)
             pickles = [name for name in self._zip.namelist() if name.rpartition("/")[2] == "data.pkl"]
@@ -116,16 +117,22 @@ class TorchFile:
     def read(self, key: str, first: int, size: int) -> bytes:
         """Return bytes of a storage."""
         with damage(f"{self._where}, storage {key}", f"{size} bytes"):
+            self._verify(key)
             with self._zip.open(f"{self._root}data/{key}") as member:
-                if first:
-                    member.seek(first)
+                member.seek(first)
                 data = member.read(size)
-                # The checksum is verified at the end of the member only.
-                while member.read(1 << 20):
-                    pass
             if len(data) != size:
                 raise EOFError(f"{len(data)} bytes")
         return data
+
+    def _verify(self, key: str) -> None:
+        """Read a storage through once: its checksum is compared at its end, and seeking skips that."""
+        if key in self._verified:
+            return
+        with self._zip.open(f"{self._root}data/{key}") as member:
+            while member.read(1 << 20):
+                pass
+        self._verified.add(key)
 
     def storage(self, parts: Any) -> _Storage:
         """Return the storage that a persistent id names."""
