@@ -180,10 +180,14 @@ def _record_forms(record: Any) -> list[str]:
         "messages": ("message_log",),
         **{form.name: form.marker for form in RECORD_FORMS if form.marker},
     }
-    names = [
-        name for name, paths in marks.items() if any(lookup(record, p, ABSENT) is not ABSENT for p in paths)
-    ]
+    names = [name for name, paths in marks.items() if all(_has(record, path) for path in paths)]
+    if _has(record, "outputs") or _has(record, "choices"):
+        names.append("vllm")
     value = lookup(record, "routed_experts")
     if not names and isinstance(value, str) and value.startswith(ENVELOPE):
         return ["nemo-rl"]
     return names
+
+
+def _has(record: Any, path: str) -> bool:
+    return lookup(record, path, ABSENT) is not ABSENT

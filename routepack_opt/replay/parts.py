@@ -44,10 +44,8 @@ def join(
         Layer axes of the parts differ, only some have a start, a part reaches beyond the sample, or both
         "one after the other" and "each repeats what came before" fit.
     """
-    rows = [
-        None if part.ids is None else as_rows(part.ids, model, axis, f"{where}, part {i}")[0]
-        for i, part in enumerate(parts)
-    ]
+    axis = axis or _stated_axis(parts, model)
+    rows = [_rows(part, model, axis, f"{where}, part {i}") for i, part in enumerate(parts)]
     present = [i for i, part in enumerate(rows) if part is not None]
     if not present:
         return Routes(None, length, prompt=prompt, where=where)
@@ -57,6 +55,18 @@ def join(
         raise InputError("the same layers in every part", f"{found} layers", where)
     starts = _starts(parts, [None if part is None else len(part) for part in rows], length, where)
     return _lay_out([(starts[i], rows[i]) for i in present], length, where, prompt)  # type: ignore[misc]
+
+
+def _rows(part: Part, model: MoEModel, axis: LayerAxis | None, where: str) -> NDArray[Any] | None:
+    return None if part.ids is None else as_rows(part.ids, model, axis, where)[0]
+
+
+def _stated_axis(parts: Sequence[Part], model: MoEModel) -> LayerAxis | None:
+    """Return the layer axis of the first part that has a shape: flat parts of the sample have the same."""
+    for part in parts:
+        if part.ids is not None and part.ids.ndim == 3:
+            return "all" if part.ids.shape[1] == model.layers else "moe"
+    return None
 
 
 def _starts(parts: Sequence[Part], sizes: list[int | None], length: int, where: str) -> list[int]:
