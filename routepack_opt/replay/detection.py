@@ -70,10 +70,10 @@ def find_form(source: Any, form: str | None, options: Options) -> tuple[str, Ite
         else:
             name = form or _only(_batch_forms(source), source)
             return name, _READERS[name](_checked(source, name), options)
+    if getattr(source, "ndim", None) is not None:
+        return _array(np.asarray(source), form, options)
     if not isinstance(source, Iterable) or isinstance(source, str | bytes):
         raise InputError("a path, mapping, array or iterable", type(source).__name__, "replay")
-    if getattr(source, "ndim", None) is not None:
-        return _array(source, form, options)
     return _stream(iter(source), form, options)
 
 
@@ -147,9 +147,9 @@ def _array(source: Any, form: str | None, options: Options) -> tuple[str, Iterat
         return "arrays", read_arrays([source], options)
     if form == "arrays":
         return "arrays", read_arrays(source, options)
-    rows, tokens, samples = np.shape(source)[0], int(options.lengths.sum()), options.lengths.size
+    rows, tokens, samples = source.shape[0], int(options.lengths.sum()), options.lengths.size
     if source.ndim == 1 or rows not in (tokens, tokens - samples):
-        found = f"shape {np.shape(source)} for {samples} samples of {tokens} tokens"
+        found = f"shape {source.shape} for {samples} samples of {tokens} tokens"
         raise InputError(f"{tokens} or {tokens - samples} rows in all", found, "replay")
     sizes = options.lengths - (rows != tokens)
     offsets = np.concatenate([[0], np.cumsum(sizes)])

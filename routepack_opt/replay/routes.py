@@ -133,7 +133,9 @@ def as_rows(
         raise InputError("one sample's routes with 1 to 3 axes", f"shape {ids.shape}", where)
     columns = layer_columns(layers, model, where, axis)
     rows = ids.size // (layers * top_k) if ids.ndim == 1 else ids.shape[0]
-    return np.ascontiguousarray(ids).reshape(rows, layers * top_k), columns
+    flat = np.ascontiguousarray(ids).reshape(rows, layers * top_k).view()
+    flat.setflags(write=False)  # compiled code is made for each kind of array: one kind per dtype is enough
+    return flat, columns
 
 
 def _flat_layers(size: int, model: MoEModel, axis: LayerAxis | None, where: str, due: int | None) -> int:
