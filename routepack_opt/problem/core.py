@@ -179,7 +179,9 @@ class Problem:
             str(self.scale),
         ]
         texts += [f"{s.name}:{s.alpha!r}:{s.beta!r}" for s in self.stages]
-        return digest(["problem", *texts, repr(self.rules.pad_routing), self.rules.row_order])
+        texts += [repr(self.rules.pad_routing), self.rules.row_order]
+        texts.append(str(self.window.model.top_k if self.window.model else None))  # the routing of pads
+        return digest(["problem", *texts, self.aligned, self.items.of_sample])
 
     @cached_property
     def rows_digest(self) -> str:
