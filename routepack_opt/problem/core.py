@@ -129,12 +129,10 @@ class Problem:
                     text = f"coefficients rounded to 1/{scale}, not 1/{wanted}, so that scores fit 63 bits"
                     warnings.warn(text, stacklevel=3)
                 return scale
-        bound = self._largest_score(wanted)
-        remedy = "Use fewer decimals, or divide alpha and beta by a common factor"
-        found = (
-            f"{bound} = {bound / _SCORE_LIMIT:.3g} x 2^62 with scale {wanted} and capacity {self.capacity}"
-        )
-        raise InputError("a score bound below 2^62", found, "stages", remedy)
+        bound = Decimal(self._largest_score(wanted))  # a float could overflow
+        found = f"{bound:.4g} (scale {wanted}, capacity {self.capacity})"
+        remedy = "Use smaller coefficients, or fewer decimals"
+        raise InputError(f"a bound on the score below 2^62 = {_SCORE_LIMIT:.4g}", found, "stages", remedy)
 
     def _largest_score(self, scale: int) -> int:
         """Bound B of design section 3 on every component of every layout."""
