@@ -129,10 +129,11 @@ class Problem:
                     text = f"coefficients rounded to 1/{scale}, not 1/{wanted}, so that scores fit 63 bits"
                     warnings.warn(text, stacklevel=3)
                 return scale
-        bound = Decimal(self._largest_score(wanted))  # a float could overflow
-        found = f"{bound:.4g} (scale {wanted}, capacity {self.capacity})"
+        bound = self._largest_score(wanted)
+        number = f"{bound}" if bound < 10**24 else f"{Decimal(bound):.3E}"  # some are too large for a float
+        found = f"{number} (scale {wanted}, capacity {self.capacity})"
         remedy = "Use smaller coefficients, or fewer decimals"
-        raise InputError(f"a bound on the score below 2^62 = {_SCORE_LIMIT:.4g}", found, "stages", remedy)
+        raise InputError(f"a bound on the score below 2^62 = {_SCORE_LIMIT}", found, "stages", remedy)
 
     def _largest_score(self, scale: int) -> int:
         """Bound B of design section 3 on every component of every layout."""
