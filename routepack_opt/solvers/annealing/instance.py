@@ -1,6 +1,7 @@
 """The border between a problem and the kernels: plain arrays, with slots numbered shard by shard.
 
-Guarantees: :func:`to_kernel` and :func:`from_kernel` are inverse; loads fit int32 (or the problem is refused).
+Guarantees: :func:`to_kernel` and :func:`from_kernel` are inverse; loads fit int32 (or the problem is
+refused).
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def build_instance(problem: Problem, demand: npt.NDArray[Any]) -> Instance:
     busiest = int(demand.sum(axis=0, dtype=np.int64).max()) if demand.size else 0
     if busiest >= _LOAD_LIMIT:
         remedy = "Plan the window in parts: no training step is that large"
-        raise InputError(f"fewer than {_LOAD_LIMIT} assignments on a rank of a layer", str(busiest), "counts", remedy)
+        expected = f"fewer than {_LOAD_LIMIT} assignments on a rank of a layer"
+        raise InputError(expected, str(busiest), "counts", remedy)
     by_length = np.argsort(items.tokens, kind="stable")
     widths = [len(part) for part in topology.shards]
     return Instance(
@@ -137,7 +139,7 @@ def new_state(instance: Instance, rows: int, cell: IntArray, words: npt.NDArray[
 
 
 def most_items(instance: Instance, cells: int) -> int:
-    """Most items that one cell can ever hold: the shortest ones up to the cap, leaving one for every other cell."""
+    """Return how many items one cell can ever hold, with one left for every other cell."""
     shortest = np.cumsum(instance.tokens[instance.by_length])
     fit = int(np.searchsorted(shortest, instance.cap, side="right"))
-    return max(1, min(fit, instance.max_samples, instance.tokens.size - cells + 1))
+    return max(1, min(fit, int(instance.max_samples), int(instance.tokens.size) - cells + 1))

@@ -1,7 +1,8 @@
 """One member of the population and the step that an executor runs on it.
 
-Guarantees: a step touches its own member only, so members may run on any number of threads, processes or hosts, in
-any order, with the same result; with a clock it stops within one slice of proposals after the deadline.
+Guarantees: a step touches its own member only, so members may run on any number of threads, processes or
+hosts, in any order, with the same result; with a clock it stops within one slice of proposals after the
+deadline.
 """
 
 from __future__ import annotations

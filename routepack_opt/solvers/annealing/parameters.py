@@ -31,8 +31,8 @@ class Mix:
     reach : int
         Largest distance of a near swap in the order of lengths.
     guided : int
-        Parts of 1024 of the swaps and relocations that go from a heavy to a light row-shard, and there from the
-        cell that holds up its shard (the paper's guidance; 819 is its 80 %).
+        Parts of 1024 of the swaps and relocations that go from a heavy to a light row-shard, and there from
+        the cell that holds up its shard (the paper's guidance; 819 is its 80 %).
     """
 
     near: int = 400
@@ -114,7 +114,7 @@ class AnnealingParameters:
 
 
 def _root(value: float, degree: int) -> float:
-    """The degree-th root of a number in (0, 1], by bisection on multiplication alone (see `temperatures`)."""
+    """Find the degree-th root of a number in (0, 1] by bisection, with multiplications alone."""
     low, high = 0.0, 1.0
     for _ in range(80):
         middle = (low + high) / 2

@@ -1,7 +1,8 @@
 """Population annealing (Algorithm 3): levels of fixed-temperature chains with resampling in between.
 
-Guarantees: the result is never worse than the best seed; for a budget in proposals it depends on the problem, the
-seeds and the random seed alone, not on threads, workers or hosts; with a deadline the best state so far is returned.
+Guarantees: the result is never worse than the best seed; for a budget in proposals it depends on the problem,
+the seeds and the random seed alone, not on threads, workers or hosts; with a deadline the best state so far
+is returned.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ def anneal(
     """
     if (proposals is None) == (deadline is None):
         raise AssertionError("exactly one of proposals and deadline")
-    run = _Run(problem, demand, seeds, rows, seed, parameters or AnnealingParameters(), executor or SerialExecutor())
+    executor, parameters = executor or SerialExecutor(), parameters or AnnealingParameters()
+    run = _Run(problem, demand, seeds, rows, seed, parameters, executor)
     run.clock, run.deadline, run.progress = clock, deadline, progress
     return run.finish(proposals)
 
@@ -162,6 +164,7 @@ class _Run:
         self.members = []
         for m in range(parameters.population):
             words = np.random.SeedSequence(seed, spawn_key=(_CHAINS, m)).generate_state(4, np.uint64)
+            words = words.astype(np.uint64)
             state = new_state(self.instance, rows, to_kernel(problem, seeds[m % len(seeds)]), words)
             self.members.append(Member(state, state.cell.copy(), state.score.copy()))
         self.best_cell = self.members[0].best_cell.copy()
@@ -171,7 +174,7 @@ class _Run:
         self.trace: list[Level] = []
 
     def adopt(self) -> None:
-        """Take the best state of all members as the incumbent, ties by lowest member, and tell the members."""
+        """Take the best state of all members as the incumbent, ties by lowest member."""
         for member in self.members:
             if tuple(member.best_score) < tuple(self.best_score):
                 self.best_score[:] = member.best_score
@@ -213,7 +216,7 @@ class _Run:
         return base + (n < rest)
 
     def timed_share(self, speed: float, left: int) -> int:
-        """Proposals per member that fill this level's part of the time left, at the speed of the level before."""
+        """Proposals per member that fill this level's part of the time left."""
         assert self.deadline is not None
         return max(1, int(speed * (self.deadline - self.clock()) / left / len(self.members)))
 

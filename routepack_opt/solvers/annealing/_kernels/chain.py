@@ -1,14 +1,12 @@
 """One fixed-temperature chain (the inner loop of Algorithm 3).
 
-Guarantees: the best state seen is kept in `best_cell` and `best_score`, apart from the walk; equal inputs give equal
-states, whatever else runs.
+Guarantees: the best state seen is kept in `best_cell` and `best_score`, apart from the walk; equal inputs
+give equal states, whatever else runs.
 """
 
 from typing import Any
 
-import numpy as np
 from routepack_opt.solvers.annealing._kernels.compile import kernel
-
 from routepack_opt.solvers.annealing._kernels.moves import PRIMARY, ROW_PEAK, TOTAL, allowed, apply, evaluate
 from routepack_opt.solvers.annealing._kernels.proposals import propose
 from routepack_opt.solvers.annealing._kernels.random import exponential
@@ -21,7 +19,9 @@ EVALUATED, ACCEPTED = 0, 1
 @kernel
 def energy_of(inst: Instance, score: Any) -> float:
     """Eq. 16: s0 + 1e-6 s1 + 1e-9 s2 in unscaled units, of the first three numbers of `score`."""
-    return (float(score[PRIMARY]) + 1e-6 * float(score[TOTAL]) + 1e-9 * float(score[ROW_PEAK])) / float(inst.denominator)
+    return (float(score[PRIMARY]) + 1e-6 * float(score[TOTAL]) + 1e-9 * float(score[ROW_PEAK])) / float(
+        inst.denominator
+    )
 
 
 @kernel
@@ -42,7 +42,14 @@ def copy_into(target: Any, source: Any) -> None:
 
 @kernel
 def run_chain(
-    inst: Instance, state: State, best_cell: Any, best_score: Any, temperature: float, proposals: int, mix: Any, counts: Any
+    inst: Instance,
+    state: State,
+    best_cell: Any,
+    best_score: Any,
+    temperature: float,
+    proposals: int,
+    mix: Any,
+    counts: Any,
 ) -> None:
     """Make `proposals` steps at one temperature.
 

@@ -1,30 +1,36 @@
 """Moves: an exchange of some items of cell a for some items of cell b (none of them for a relocation).
 
-Guarantees: a move that :func:`allowed` accepts keeps every rule of a valid layout; :func:`evaluate` gives the score
-that :func:`apply` then makes true, equal to a full rescore.
+Guarantees: a move that :func:`allowed` accepts keeps every rule of a valid layout; :func:`evaluate` gives the
+score that :func:`apply` then makes true, equal to a full rescore.
 """
 
 from typing import Any
 
 import numpy as np
-from routepack_opt.solvers.annealing._kernels.compile import kernel
 
+from routepack_opt.solvers.annealing._kernels.compile import kernel
 from routepack_opt.solvers.annealing._kernels.peaks import exchanged_peaks
-from routepack_opt.solvers.annealing._kernels.state import Instance, State, add_demand, attention_after, find_top
+from routepack_opt.solvers.annealing._kernels.state import (
+    Instance,
+    State,
+    add_demand,
+    attention_after,
+    find_top,
+)
 
 # Fields of State.trial, filled by `evaluate`.
 PRIMARY, TOTAL, ROW_PEAK, ATTENTION_A, PEAKS_A, ATTENTION_B, PEAKS_B = range(7)
 
 
 @kernel
-def block_of(inst: Instance, cell: int) -> int:
+def block_of(inst: Instance, cell: int) -> Any:
     """Return the row-shard of a cell."""
     slots = inst.shard_of_slot.size
     return cell // slots * (inst.shard_start.size - 1) + inst.shard_of_slot[cell % slots]
 
 
 @kernel
-def total_of(values: Any, picked: Any, count: int) -> int:
+def total_of(values: Any, picked: Any, count: int) -> Any:
     """Sum `values` over the first `count` picked items."""
     total = np.int64(0)
     for k in range(count):
@@ -62,13 +68,17 @@ def allowed(inst: Instance, state: State, a: int, b: int, count_a: int, count_b:
 def evaluate(inst: Instance, state: State, a: int, b: int, count_a: int, count_b: int) -> None:
     """Fill `state.trial` with the score and the terms after the exchange."""
     tokens = total_of(inst.tokens, state.picked[1], count_b) - total_of(inst.tokens, state.picked[0], count_a)
-    squares = total_of(inst.squares, state.picked[1], count_b) - total_of(inst.squares, state.picked[0], count_a)
+    squares = total_of(inst.squares, state.picked[1], count_b) - total_of(
+        inst.squares, state.picked[0], count_a
+    )
     tokens_a, squares_a = state.tokens[a] + tokens, state.squares[a] + squares
     tokens_b, squares_b = state.tokens[b] - tokens, state.squares[b] - squares
     block_a, block_b = block_of(inst, a), block_of(inst, b)
     trial = state.trial
     if block_a == block_b:
-        trial[ATTENTION_A] = attention_after(inst, state, block_a, a, tokens_a, squares_a, b, tokens_b, squares_b)
+        trial[ATTENTION_A] = attention_after(
+            inst, state, block_a, a, tokens_a, squares_a, b, tokens_b, squares_b
+        )
         trial[PEAKS_A] = state.peaks[block_a]
         trial[ATTENTION_B], trial[PEAKS_B] = trial[ATTENTION_A], trial[PEAKS_A]
     else:

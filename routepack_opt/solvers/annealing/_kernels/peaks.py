@@ -2,9 +2,9 @@
 
 Guarantees: exact int32 loads; the compiled and the plain form return the same integers.
 
-Loads are held as ``[blocks, ranks, LANES]``: a block is LANES layers side by side, so that the maximum over ranks is
-a chain of vertical SIMD maxima. Compilers do not find this form by themselves (about five times slower), hence the
-explicit vector code; with the JIT off the plain form runs.
+Loads are held as ``[blocks, ranks, LANES]``: a block is LANES layers side by side, so that the maximum over
+ranks is a chain of vertical SIMD maxima. Compilers do not find this form by themselves (about five times
+slower), hence the explicit vector code; with the JIT off the plain form runs.
 """
 
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils, config
+from numba.core import cgutils
+from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
@@ -23,7 +24,9 @@ LANES = 8
 _LOWEST = -(2**31)
 
 
-def exchanged_peaks_plain(loads: Any, a: int, b: int, out_a: Any, i: int, out_b: Any, j: int) -> tuple[int, int]:
+def exchanged_peaks_plain(
+    loads: Any, a: int, b: int, out_a: Any, i: int, out_b: Any, j: int
+) -> tuple[int, int]:
     """Return the sums over layers of the busiest rank of blocks a and b after the exchange.
 
     Parameters
@@ -46,7 +49,9 @@ def _vector_peaks(typingctx, loads, a, b, out_a, i, out_b, j):  # type: ignore[n
     """Typing and code of the vector form; arguments as in `exchanged_peaks_plain`."""
     if not all(isinstance(t, types.Array) and t.layout == "C" and t.ndim == 4 for t in (loads, out_a, out_b)):
         raise TypingError("expected C-contiguous arrays [*, blocks, ranks, lanes]")
-    signature = types.UniTuple(types.int64, 2)(loads, types.intp, types.intp, out_a, types.intp, out_b, types.intp)
+    signature = types.UniTuple(types.int64, 2)(
+        loads, types.intp, types.intp, out_a, types.intp, out_b, types.intp
+    )
     return signature, _emit_peaks
 
 
@@ -99,7 +104,7 @@ def _emit_peaks(context, builder, signature, arguments):  # type: ignore[no-unty
 
 @kernel
 def _compiled_peaks(loads: Any, a: int, b: int, out_a: Any, i: int, out_b: Any, j: int) -> tuple[int, int]:
-    return _vector_peaks(loads, a, b, out_a, i, out_b, j)
+    return _vector_peaks(loads, a, b, out_a, i, out_b, j)  # type: ignore[call-arg]
 
 
-exchanged_peaks = exchanged_peaks_plain if config.DISABLE_JIT else _compiled_peaks
+exchanged_peaks = _compiled_peaks if isinstance(_compiled_peaks, Dispatcher) else exchanged_peaks_plain

@@ -1,4 +1,4 @@
-"""Proposals: which items of which two cells a step tries to exchange (GuidedProposal of Algorithm 3, and more).
+"""Proposals: which items of which two cells a step tries to exchange (GuidedProposal of Algorithm 3).
 
 Guarantees: only indices are drawn here; whether the exchange is allowed is decided in `moves`.
 """
@@ -11,7 +11,8 @@ from routepack_opt.solvers.annealing._kernels.compile import kernel
 from routepack_opt.solvers.annealing._kernels.random import below, unit
 from routepack_opt.solvers.annealing._kernels.state import Instance, State
 
-# Positions in `mix`: cumulative shares of the kinds out of 1024, the reach of a near swap, the share of guidance.
+# Positions in `mix`: cumulative shares of the kinds out of 1024, the reach of a near swap, the share of
+# guidance.
 NEAR, ANY, MOVE, PAIR, CELLS, REACH, GUIDED = range(7)
 
 
@@ -40,7 +41,9 @@ def propose(inst: Instance, state: State, mix: Any) -> tuple[int, int, int, int]
         others = state.size[a] - 1
         if others == 0:
             return a, b, -1, 0
-        state.picked[0, 1] = state.members[a, (state.position[i] + 1 + below(state.rng, others)) % (others + 1)]
+        state.picked[0, 1] = state.members[
+            a, (state.position[i] + 1 + below(state.rng, others)) % (others + 1)
+        ]
         return a, b, 2, 1
     pick_cell(state, 0, a)
     pick_cell(state, 1, b)
@@ -72,7 +75,9 @@ def heavy_cell(inst: Instance, state: State) -> int:
     for slot in range(inst.shard_start[shard], inst.shard_start[shard + 1]):
         work = np.int64(0)
         for s in range(inst.linear.size):
-            work += inst.linear[s] * state.tokens[base + slot] + inst.quadratic[s] * state.squares[base + slot]
+            work += (
+                inst.linear[s] * state.tokens[base + slot] + inst.quadratic[s] * state.squares[base + slot]
+            )
         if work > most:
             straggler, most = base + slot, work
     return straggler

@@ -6,6 +6,7 @@ Guarantees: the same stream and the same thresholds on every host, compiled or n
 from typing import Any
 
 import numpy as np
+
 from routepack_opt.solvers.annealing._kernels.compile import kernel
 
 _FIVE, _NINE = np.uint64(5), np.uint64(9)
@@ -30,7 +31,7 @@ def next_word(rng: Any) -> Any:
 
 
 @kernel
-def below(rng: Any, limit: int) -> int:
+def below(rng: Any, limit: int) -> Any:
     """Return a whole number in [0, limit), limit < 2^31."""
     return np.int64(((next_word(rng) >> _S32) * np.uint64(limit)) >> _S32)
 
@@ -45,8 +46,8 @@ def unit(rng: Any) -> float:
 def exponential(rng: Any) -> float:
     """Return -ln(u) for u uniform in (0, 1): a move is accepted when Delta / T is below it (Algorithm 3).
 
-    The logarithm is ours, because library logarithms differ in the last bit between hosts: u = m 2^-k with m in
-    [1/2, 1), and ln m = -2 atanh((1 - m) / (1 + m)) by its series, whose 14 terms reach double precision.
+    The logarithm is ours, because library logarithms differ in the last bit between hosts: u = m 2^-k with m
+    in [1/2, 1), and ln m = -2 atanh((1 - m) / (1 + m)) by its series, whose 14 terms reach double precision.
     """
     u = unit(rng)
     halvings = 0

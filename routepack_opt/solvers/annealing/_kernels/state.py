@@ -1,7 +1,7 @@
 """What a chain works on: the read-only instance and one member's state, as named tuples of arrays.
 
-Guarantees: :func:`rebuild` makes every derived number of a state from the cell of each item alone; a state whose
-moves were applied by these kernels equals a rebuilt one, bit for bit.
+Guarantees: :func:`rebuild` makes every derived number of a state from the cell of each item alone; a state
+whose moves were applied by these kernels equals a rebuilt one, bit for bit.
 
 Slots are numbered so that the slots of a shard are neighbours; a *block* is a row-shard, ``row * G + shard``.
 """
@@ -97,7 +97,7 @@ def add_demand(loads: Any, demand: Any) -> None:
 
 
 @kernel
-def peak_sum(loads: Any) -> int:
+def peak_sum(loads: Any) -> Any:
     """Sum over layers of the busiest rank of one block."""
     total = np.int64(0)
     for b in range(loads.shape[0]):
@@ -111,8 +111,16 @@ def peak_sum(loads: Any) -> int:
 
 @kernel
 def attention_after(
-    inst: Instance, state: State, block: int, a: int, tokens_a: int, squares_a: int, b: int, tokens_b: int, squares_b: int
-) -> int:
+    inst: Instance,
+    state: State,
+    block: int,
+    a: int,
+    tokens_a: int,
+    squares_a: int,
+    b: int,
+    tokens_b: int,
+    squares_b: int,
+) -> Any:
     """Attention work of a block when cells a and b held other token sums (-1: no such cell)."""
     shards = inst.shard_start.size - 1
     shard, base = block % shards, block // shards * inst.shard_of_slot.size
