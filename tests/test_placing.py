@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routepack_opt.errors import InputError
-from routepack_opt.placement import Placement, placement_bound
+from routepack_opt.placement import Placement
 from routepack_opt.solvers.placing import place, place_loads, refine_for_rows
 from routepack_opt.solvers.placing.budget import Option, choose_options
 
@@ -112,12 +112,6 @@ def test_each_swap_of_a_descent_is_the_best_there_is(case):
             assert oracle.measure(row, now, ranks) == best
             assert peak == best[0]
         assert all(found >= oracle.measure(row, now, ranks) for found, _ in oracle.swaps(row, now, ranks))
-
-
-def test_bound_of_known_layers():
-    loads = np.array([[3, 3, 2, 2, 2, 0], [9, 1, 1, 1, 1, 0], [0] * 6])
-    assert placement_bound(loads, 2).tolist() == [6, 10, 0]
-    assert placement_bound(np.zeros((0, 0), np.int64), 8).tolist() == []
 
 
 def test_shipped_loads_reproduce_the_known_quality():
