@@ -61,7 +61,8 @@ def split_layer(loads: IntArray, ranks: int, low: int, steps: int = STEPS) -> tu
     slots : numpy.ndarray of int64, shape (E,), or None
         The best placement found on the way, least possible when its peak equals `low`.
     """
-    if ranks < 2 or loads.size < 2 * ranks or steps <= 0:
+    settled = ranks < 2 or loads.size < 2 * ranks
+    if settled or steps <= 0 or int(loads.max()) * loads.size >= 2**61:  # room for limits above the bound
         return low, None
     from routepack_opt.bounds.placement._kernels import narrow
 

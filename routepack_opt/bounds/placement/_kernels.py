@@ -195,4 +195,4 @@ def _number(falling: Any, order: Any, rest: Any, chosen: Any, slot: Any) -> int:
             slot[order[position]] = p * per_rank + k
             total += falling[position]
         peak = max(peak, total)
-    return peak
+    return int(peak)

@@ -42,9 +42,7 @@ def refine_layers(loads: IntArray, ranks: int) -> tuple[IntArray, IntArray]:
     return slots, bound
 
 
-def _search(
-    loads: IntArray, order: IntArray, slots: IntArray, ranks: int, low: int
-) -> tuple[IntArray, int]:
+def _search(loads: IntArray, order: IntArray, slots: IntArray, ranks: int, low: int) -> tuple[IntArray, int]:
     from routepack_opt.solvers.placing._kernels import descend, measure
 
     low, found = split_layer(loads, ranks, low)

@@ -53,7 +53,7 @@ def resplit(
         top = np.argmax(total)
         if total[top] <= low or width < 2:
             break
-        _pick(picked, top, width, rng)
+        _pick(picked, int(top), width, rng)
         where[:] = -1
         summed = np.int64(0)
         for k in range(width):
@@ -64,7 +64,7 @@ def resplit(
             if where[slot[e] // per_rank] >= 0:
                 part[count] = e
                 count += 1
-        floor = max(low, -(-summed // width))
+        floor = max(low, int(-(-summed // width)))
         steps -= effort // 8 + part.size
         if floor >= total[top]:
             continue
