@@ -98,15 +98,17 @@ def batches(name, path, lengths):
     if name == "padded-right":
         ids = np.load(path)
         return [(n, routes(rows[:n])) for n, rows in zip(lengths, ids, strict=True)]
-    file = dict(np.load(path))
+    file = np.load(path)  # members are read when asked for: others may be damaged
     if name == "verl-padded":
         masks = file["attention_mask"].astype(bool)
         return [(int(m.sum()), routes(ids[m])) for m, ids in zip(masks, file["routed_experts"], strict=True)]
     if name == "megatron":
-        file["routed_experts"] = np.stack([file[f"layer_{k}"] for k in range(LAYERS)], axis=1)
+        ids = np.stack([file[f"layer_{k}"] for k in range(LAYERS)], axis=1)
+    else:
+        ids = file["routed_experts"]
     bounds = file["offsets"] if "offsets" in file else file["cu_seqlens"]
     sizes = file["lengths"] if "lengths" in file else np.diff(bounds)
-    parts = [file["routed_experts"][bounds[i] : bounds[i + 1]] for i in range(len(sizes))]
+    parts = [ids[bounds[i] : bounds[i + 1]] for i in range(len(sizes))]
     return [(int(n), routes(part)) for n, part in zip(sizes, parts, strict=True)]
 
 
