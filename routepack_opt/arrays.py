@@ -108,6 +108,29 @@ def whole_number(value: Any, where: str, *, low: int = 0, high: int = 2**62) -> 
     return int(value)
 
 
+def nested(value: Any, where: str, expected: str) -> list[list[Any]]:
+    """Turn a sequence of sequences into lists, or say which entry is none.
+
+    Raises
+    ------
+    InputError
+        With `expected` and the first entry that cannot be iterated, or is a string.
+    """
+    return [
+        _listed(part, where, expected, f" at index {k}")
+        for k, part in enumerate(_listed(value, where, expected))
+    ]
+
+
+def _listed(value: Any, where: str, expected: str, place: str = "") -> list[Any]:
+    try:
+        if not isinstance(value, (str, bytes)):
+            return list(value)
+    except TypeError:
+        pass
+    raise InputError(expected, f"{value!r}{place}", where)
+
+
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Make `array` read-only and return it."""
     array.setflags(write=False)
