@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +71,15 @@ def _number(name: str) -> int:
 
 def _lines(path: Path) -> Iterator[Any]:
     with path.open(encoding="utf-8") as file:
-        number = 0
-        while True:
-            number += 1
+        for number in count(1):
             with damage(f"{path}, line {number}", "a JSON record"):
                 line = file.readline()
-                record = _parse(line) if line.strip() else None
-            if not line:
-                return
-            if record is not None:
+                if not line:
+                    return
+                record = _parse(line) if line.strip() else {}
+            if not isinstance(record, dict):
+                raise FormatError("a JSON object", f"{line.strip():.40}", f"{path}, line {number}")
+            if record or line.strip():
                 yield record
 
 

@@ -79,7 +79,10 @@ def find_form(source: Any, form: str | None, options: Options) -> tuple[str, Ite
 
 def _is_packed(path: Path) -> bool:
     with Npz(path) as file:
-        return {"offsets", "routed_experts"} <= file.names
+        return {"offsets", "routed_experts"} <= file.names and not {
+            "cu_seqlens",
+            "attention_mask",
+        } & file.names
 
 
 def _unwrap(source: Any) -> Any:

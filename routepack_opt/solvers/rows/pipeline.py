@@ -17,9 +17,9 @@ from routepack_opt.bounds.rows import WeightBound, item_count_bound, l2_bound, s
 from routepack_opt.certificates import RowBound, RowCertificate
 from routepack_opt.errors import InputError
 from routepack_opt.solvers.rows import heuristics
-from routepack_opt.solvers.rows.columns.stage import coarse_bounds, column_stage
+from routepack_opt.solvers.rows.columns.stage import coarse_bounds, column_bounds, column_stage
 from routepack_opt.solvers.rows.instance import RowTask
-from routepack_opt.solvers.rows.polish import cheap_anneal, long_anneal
+from routepack_opt.solvers.rows.polish import cheap_anneal, long_anneal, short_anneal
 from routepack_opt.solvers.rows.rules import Contradiction, contradiction, slot_bound, too_few_items
 from routepack_opt.solvers.rows.slots import equal_slot_packing
 from routepack_opt.solvers.rows.state import ClassState, Progress, RowState
@@ -104,7 +104,9 @@ def _stages(which: str) -> list[Stage]:
     ]
     thorough: list[Stage] = [
         ("dff", _dff),
+        ("short anneal", short_anneal),
         ("coarse columns", coarse_bounds),
+        ("column bounds", column_bounds),
         ("long anneal", long_anneal),
         ("columns", column_stage),
     ]

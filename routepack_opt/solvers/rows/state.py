@@ -28,6 +28,7 @@ class ClassState:
     bound: RowBound | None = None
     upper: int | None = None
     where: IntArray | None = None
+    patterns: list[IntArray] | None = None  # of column generation, for later rounds
 
     @property
     def closed(self) -> bool:

@@ -73,32 +73,47 @@ class _Problem:
         return True
 
 
+def column_bounds(state: RowState) -> None:
+    """Raise the bound of each class by column generation on its exact tokens, in a third of the time left."""
+    for problem in _problems(state):
+        _raise(problem, state.clock() + state.remaining / 3)
+
+
 def column_stage(state: RowState) -> None:
-    """Close each class by column generation on its exact tokens."""
+    """Close each class by column generation on its exact tokens, one row count after the other."""
+    for problem in _problems(state):
+        while not problem.known.closed and not state.closed and state.remaining > 0:
+            columns, count = _raise(problem, state.deadline)
+            if not problem.packs or not _decide(problem, columns, count):
+                break
+
+
+def _problems(state: RowState) -> list[_Problem]:
+    """Cutting stock views of the open classes whose pricing table fits memory."""
+    found = []
     for known in state.classes:
-        if not known.bins.items.size:
-            continue
-        sizes, index = Sizes.of(known.bins.tokens, known.bins.cap)
-        if table_fits(sizes):
-            _close(_Problem(state, known, sizes, index))
+        if known.bins.items.size and not known.closed:
+            sizes, index = Sizes.of(known.bins.tokens, known.bins.cap)
+            if table_fits(sizes):
+                found.append(_Problem(state, known, sizes, index))
+    return found
 
 
-def _close(problem: _Problem) -> None:
-    """Raise the bound and try to pack, one row count after the other, until the class is closed."""
+def _raise(problem: _Problem, deadline: float) -> tuple[Columns, int]:
+    """Generate columns until the bound stops rising; the last columns and the shared bins still open."""
     state, known, sizes = problem.state, problem.known, problem.sizes
-    where = first_fit_decreasing(known.bins)[0] if known.where is None else known.where
-    patterns = patterns_of(where, problem.index, sizes.size.size)
-    while not known.closed and not state.closed and state.remaining > 0:
-        count = state.class_target(known)
-        columns = generate(sizes, patterns, count + 1, state.deadline, state.clock)
-        patterns = columns.master.patterns
-        lower = known.lower
+    patterns = known.patterns or []
+    if known.where is not None or not patterns:
+        where = first_fit_decreasing(known.bins)[0] if known.where is None else known.where
+        patterns = patterns + patterns_of(where, problem.index, sizes.size.size)
+    while True:
+        lower, count = known.lower, state.class_target(known)
+        columns = generate(sizes, patterns, count + 1, deadline, state.clock)
+        known.patterns = patterns = columns.master.patterns
         bound = columns.bound
         known.raise_lower(state.task.size, WeightBound(bound.weights[problem.index], bound.k, bound.source))
-        if known.lower > lower:
-            continue
-        if not problem.packs or not _decide(problem, columns, count):
-            return
+        if known.lower == lower or state.closed or state.clock() >= deadline:
+            return columns, count
 
 
 def _decide(problem: _Problem, columns: Columns, count: int) -> bool:
@@ -107,7 +122,7 @@ def _decide(problem: _Problem, columns: Columns, count: int) -> bool:
     limit = state.clock() + state.remaining / 4
     if problem.offer(dive(sizes, columns, count, limit, None, state.clock)):
         return True
-    found = enumerate_within(sizes, columns, count) if state.remaining > 0 else None
+    found = enumerate_within(sizes, columns, count, state.remaining) if state.remaining > 0 else None
     if found is not None:
         status, chosen = solve_cover(sizes, found.patterns, count, state.remaining / 3)
         if status == "infeasible":
