@@ -26,7 +26,9 @@ class InputError(RoutePackError, ValueError):
         What to do about it.
     """
 
-    def __init__(self, expected: str, found: str, where: str | None = None, remedy: str | None = None) -> None:
+    def __init__(
+        self, expected: str, found: str, where: str | None = None, remedy: str | None = None
+    ) -> None:
         self.expected, self.found, self.where, self.remedy = expected, found, where, remedy
         prefix = f"{where}: " if where else ""
         suffix = f". {remedy}" if remedy else ""
