@@ -1,7 +1,7 @@
 """Split the slot permutation of a layer into sets of moves that keep the placement a bijection.
 
-Guarantees: made in order, the groups lead from the old placement to the new one; each group permutes the slots
-it touches; without a cut every expert moves once.
+Guarantees: made in order, the groups lead from the old placement to the new one; each group permutes the
+slots it touches; without a cut every expert moves once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The movement plan: from an old and a new placement to transfers that each commit as a whole.
 
-Guarantees: numpy only, no communication, the same result on every rank. A transfer is a set of whole cycles of
-one layer's slot permutation, so after any number of transfers every expert is in exactly one slot; no transfer
-needs more than the given staging bytes on any rank; bytes over the network are exactly those of the experts
-that change rank (stage one) plus the range intersections that change lane (stage two).
+Guarantees: numpy only, no communication, the same result on every rank. A transfer is a set of whole cycles
+of one layer's slot permutation, so after any number of transfers every expert is in exactly one slot; no
+transfer needs more than the given staging bytes on any rank; bytes over the network are exactly those of the
+experts that change rank (stage one) plus the range intersections that change lane (stage two).
 
 Source: the state-consistent materialization of the paper, section 3.3.
 """
@@ -176,7 +176,7 @@ def _row(placement: Int, layer: int, mesh: Mesh, name: str) -> Int:
 
 
 def _groups(before: Int, after: Int, state: LayerState, mesh: Mesh, budget: int | None) -> list[Int]:
-    """Moves of each transfer of a layer: as many whole cycles together as fit the budget."""
+    """Return the moves of each transfer of a layer: as many whole cycles together as fit the budget."""
 
     def need(cycles: list[Cycle]) -> int:
         return staging_bytes(build_pieces(state.specs, mesh, moves_of(cycles)), state.specs, mesh)
