@@ -85,8 +85,8 @@ class Control:
 
     def _missing(self, stage: str) -> str:
         return (
-            f"{stage}: a rank died or did not come within {self.timeout:g} s. Nothing of it was committed here, "
-            "but the process groups are unusable now; restart the job from its last checkpoint"
+            f"{stage}: a rank died or did not come within {self.timeout:g} s. Nothing of it was committed "
+            "here, but the process groups are unusable now; restart the job from its last checkpoint"
         )
 
     def _judge(self, stage: str, records: list[bytes]) -> None:

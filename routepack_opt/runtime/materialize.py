@@ -285,7 +285,8 @@ class _Live:
         view, low = tensor.views[slot], int(tensor.spec.held[self._lane, slot, 0])
         assert view is not None
         start, end = piece[START] - low, piece[END] - low
-        return view if end - start == view.numel() else view.view(-1)[start:end]
+        part: Tensor = view if end - start == view.numel() else view.view(-1)[start:end]
+        return part
 
     @staticmethod
     def _typed(area: Tensor, offset: int, like: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Plain torch: modules with fused expert tensors (expert axis declared per tensor) and torch.optim state.
 
-Guarantees: every declared tensor and every element-wise optimizer state of it moves; step counts stay and must
-be equal on all ranks; an optimizer that is not known to be element-wise, a parameter that the optimizer doesn't
-hold, a tensor subclass, and an undeclared tensor are refused by name.
+Guarantees: every declared tensor and every element-wise optimizer state of it moves; step counts stay and
+must be equal on all ranks; an optimizer that is not known to be element-wise, a parameter that the optimizer
+does not hold, a tensor subclass, and an undeclared tensor are refused by name.
 """
 
 from __future__ import annotations
