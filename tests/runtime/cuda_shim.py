@@ -45,8 +45,14 @@ class CudaSpelledAsCpu(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+_INSTALLED: list[bool] = []
+
+
 def install():
-    """Patch torch and megatron in this process; call once before building a model."""
+    """Patch torch and megatron in this process, once, before building a model."""
+    if _INSTALLED:
+        return
+    _INSTALLED.append(True)
     from megatron.core.transformer.moe import moe_utils, token_dispatcher
 
     for name in ("Stream", "current_stream", "default_stream"):

@@ -123,7 +123,8 @@ class MegatronAdapter:
             ShardedOptimizer(one) for one in getattr(optimizer, "chained_optimizers", [optimizer])
         ]
         first = next(iter(layers.values()))
-        self.groups = Groups(first.ep_group, first.experts.dp_group)
+        parameter = next(first.experts.parameters())
+        self.groups = Groups(first.ep_group, self._member_of(parameter, "experts").lanes)
 
     @property
     def layers(self) -> Sequence[int]:

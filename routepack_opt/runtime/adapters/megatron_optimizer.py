@@ -1,8 +1,8 @@
 """Which part of an expert's masters and moments each lane owns in a Megatron DistributedOptimizer.
 
 Guarantees: ranges of all lanes are computed from the gradient buffer's layout and this lane's are checked
-against the optimizer's own map; the master of an fp32 parameter is a view of the parameter and is left out, or
-it would move twice; shards are found by identity, never by their place in a parameter group.
+against the optimizer's own map; the master of an fp32 parameter is a view of the parameter and is left out,
+or it would move twice; shards are found by identity, never by their place in a parameter group.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ class ShardedOptimizer:
                 "optimizer state in tensors of its own", "use_precision_aware_optimizer", "optimizer"
             )
         self._optimizer, self._inner = optimizer, inner
+
+    @property
+    def lanes(self) -> Any:
+        """Process group over which the state is cut."""
+        return self._optimizer.data_parallel_group
 
     def buffer_of(self, parameter: nn.Parameter) -> Any:
         """Return the buffer that holds a parameter, or None."""
@@ -99,8 +104,6 @@ class ShardedOptimizer:
     def tensors(self, name: str, slices: list[Slice], groups: Groups) -> list[ExpertTensor]:
         """Master and moments of one kind of expert parameter."""
         _, lanes, _, lane = groups.place()
-        if self._optimizer.data_parallel_group.size() != lanes:
-            raise InputError(f"state cut over {lanes} lanes", "several optimizer instances", name)
         held = np.zeros((lanes, len(slices), 2), dtype=np.int64)
         by_key: dict[str, list[Tensor | None]] = {key: [None] * len(slices) for key in self._keys(slices[0])}
         for slot, part in enumerate(slices):
