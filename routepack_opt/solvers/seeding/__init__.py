@@ -1,7 +1,7 @@
 """Initial population at a fixed number of rows: Algorithm 2 and the wider pool of the planner.
 
-What is built, in the paper's words: FixedRowFFD, EDPAwarePair, WindowShuffle, RandomizedBestFit, Canonicalize,
-CanonicalMap and QualityDiversitySelect; :func:`build_seeds` puts them together.
+What is built, in the paper's words: FixedRowFFD, EDPAwarePair, WindowShuffle, RandomizedBestFit,
+Canonicalize, CanonicalMap and QualityDiversitySelect; :func:`build_seeds` puts them together.
 """
 
 from routepack_opt.solvers.seeding.candidates import CanonicalMap, Seed, canonicalize, score_seed

@@ -1,7 +1,7 @@
 """Candidates of the initial population: evaluated layouts, and the pool that keeps one per canonical layout.
 
-Guarantees: a :class:`Seed` keeps every rule and its score is the exact score of its layout; the pool holds one seed
-per canonical layout, the best.
+Guarantees: a :class:`Seed` keeps every rule and its score is the exact score of its layout; the pool holds
+one seed per canonical layout, the best.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Seed:
     score : Score
         Its exact score.
     origin : str
-        How it was made, for the trace: ``certificate``, ``own``, ``length``, ``balanced``, ``trial``, each with
-        ``+pair`` when :func:`edp_aware_pair` laid its cells.
+        How it was made, for the trace: ``certificate``, ``own``, ``length``, ``balanced``, ``trial``, each
+        with ``+pair`` when :func:`edp_aware_pair` laid its cells.
     features : numpy.ndarray of int64, shape (R, F)
         Row profile for the sketch: tokens, squared tokens, and per shard and layer the busiest rank's load.
     """
@@ -106,9 +106,10 @@ def score_seed(
 def canonicalize(problem: Problem, cell_of_item: IntArray) -> bytes:
     """Key of a layout that ignores what does not matter (Canonicalize, Algorithm 2 line 11).
 
-    Two layouts have equal keys exactly when they differ by the order of items in a cell, of cells inside the shards
-    of a row, and of rows. Under `equal_samples_per_slot` the order of cells matters. The key is a digest of three
-    labels per item: the smallest item of its cell, the smallest of its row, and its shard (or slot).
+    Two layouts have equal keys exactly when they differ by the order of items in a cell, of cells inside the
+    shards of a row, and of rows. Under `equal_samples_per_slot` the order of cells matters. The key is a
+    digest of three labels per item: the smallest item of its cell, the smallest of its row, and its shard (or
+    slot).
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """QualityDiversitySelect: a population that is good and spread out.
 
-Guarantees: all arithmetic is on integers but one IEEE division per feature, so the same members are chosen on every
-host; the first member has the best score; ties break by the lowest index.
+Guarantees: all arithmetic is on integers but one IEEE division per feature, so the same members are chosen on
+every host; the first member has the best score; ties break by the lowest index.
 
 Distances and gaps are whole multiples of 1 / ONE.
 """
@@ -29,8 +29,8 @@ def quality_diversity_select(
     """Choose up to `population` seeds of a pool (QualityDiversitySelect, Algorithm 2 line 13).
 
     First the best score; then, again and again, the seed x that maximizes
-    ``min over chosen y of d(x, y) - eta * delta0(x)``, where delta0 is the gap of the primary score to the best,
-    relative to the best, and d is :func:`distances`.
+    ``min over chosen y of d(x, y) - eta * delta0(x)``, where delta0 is the gap of the primary score to the
+    best, relative to the best, and d is :func:`distances`.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ class Space:
     def distances(self, k: int) -> IntArray:
         """Distance of every member to member k: d of Algorithm 2, int64 (size of the pool,).
 
-        The sum of three parts, each at most about ONE: cell co-assignment and row co-assignment (one minus the share
-        of common pairs, Dice), and the sliced-Wasserstein distance of the row profiles.
+        The sum of three parts, each at most about ONE: cell co-assignment and row co-assignment (one minus
+        the share of common pairs, Dice), and the sliced-Wasserstein distance of the row profiles.
         """
         size = self._order.shape[0]
         total = np.abs(self._sketches - self._sketches[k]).sum(axis=(1, 2))
@@ -114,8 +114,8 @@ def _pairs(labels: IntArray) -> int:
 def sketch(features: IntArray) -> IntArray:
     """Sorted projections of the row profile: phi_k = sort(H u_k), int64 (PROJECTIONS, R).
 
-    H holds the features divided by their mean over rows, in fixed point; u_k are fixed whole numbers. A distance of
-    ONE means that the rows differ by as much as their mean in every projected direction.
+    H holds the features divided by their mean over rows, in fixed point; u_k are fixed whole numbers. A
+    distance of ONE means that the rows differ by as much as their mean in every projected direction.
     """
     rows, width = features.shape
     total = np.maximum(features.sum(axis=0), 1)
@@ -127,7 +127,7 @@ def sketch(features: IntArray) -> IntArray:
 
 
 def projections(width: int) -> IntArray:
-    """The fixed projections u_k, int64 (PROJECTIONS, width) with entries from -8 to 8."""
+    """Return the fixed projections u_k, int64 (PROJECTIONS, width) with entries from -8 to 8."""
     words = np.random.PCG64(np.random.SeedSequence(_SKETCH_ENTROPY)).random_raw(PROJECTIONS * width)
     return ((words >> np.uint64(32)) % np.uint64(2 * _WEIGHT + 1)).astype(np.int64).reshape(
         -1, width

@@ -1,7 +1,7 @@
 """Items into cells: the constructions that Algorithm 2 starts from, and its random ones.
 
-Guarantees: a packing is complete, keeps every rule and leaves no cell empty, or it is None. Flat cell b is row
-``b // D``, slot ``b % D``. Ties break by the lowest index.
+Guarantees: a packing is complete, keeps every rule and leaves no cell empty, or it is None. Flat cell b is
+row ``b // D``, slot ``b % D``. Ties break by the lowest index.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from routepack_opt.solvers.seeding.rectangle import by_length, rectangle_of
 def fixed_row_ffd(problem: Problem, rows: int) -> IntArray | None:
     """Pack by first-fit decreasing into R x D cells (FixedRowFFD, Algorithm 2 line 1).
 
-    Items by (-t, index), each into the lowest cell that takes it. Then, for every cell still empty, the last item of
-    the fullest cell with two or more items opens it.
+    Items by (-t, index), each into the lowest cell that takes it. Then, for every cell still empty, the last
+    item of the fullest cell with two or more items opens it.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ def first_fit_decreasing(rect: Rectangle, order: IntArray) -> IntArray | None:
 def least_loaded(problem: Problem, rows: int) -> IntArray | None:
     """Pack by the longest-processing-time rule under the cap: each item into the cell of fewest tokens.
 
-    Parameters and result as for :func:`fixed_row_ffd`. This balances tokens where first fit leaves the last rows
-    nearly empty.
+    Parameters and result as for :func:`fixed_row_ffd`. This balances tokens where first fit leaves the last
+    rows nearly empty.
     """
     rect = rectangle_of(problem, rows)
     return None if rect is None else least_loaded_in(rect, by_length(problem))
@@ -83,8 +83,8 @@ def randomized_best_fit(
 ) -> IntArray | None:
     """Build K cells from an order (Algorithm 2 lines 5-8, with RandomizedBestFit).
 
-    The first K items open the K cells. Each further item ranks the cells that take it by (-tokens, number of items,
-    index) and goes to one of the first `window`, drawn evenly.
+    The first K items open the K cells. Each further item ranks the cells that take it by (-tokens, number of
+    items, index) and goes to one of the first `window`, drawn evenly.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """Cells into rows: EDPAwarePair, the only operator of Algorithm 2 that moves completed cells.
 
 Guarantees: the result holds the same cells, in other places; a valid packing stays valid. Under
-`equal_samples_per_slot` a cell keeps its slot and chooses its row only, so that the slots' counts do not change;
-under `row_class` it enters rows of its class only.
+`equal_samples_per_slot` a cell keeps its slot and chooses its row only, so that the slots' counts do not
+change; under `row_class` it enters rows of its class only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class CellSums(NamedTuple):
 
     Attributes
     ----------
-    tokens, squares, samples : numpy.ndarray of int64, shape (K,)
+    tokens, squares : numpy.ndarray of int64, shape (K,)
         Sums over the items of every cell.
     routed : numpy.ndarray of int32 or int64, shape (K, L, P)
         Routed assignments on every EP rank.
@@ -32,20 +32,19 @@ class CellSums(NamedTuple):
 
     tokens: IntArray
     squares: IntArray
-    samples: IntArray
     routed: npt.NDArray[Any]
 
 
 def sum_cells(problem: Problem, demand: npt.NDArray[Any], cells: IntArray, count: int) -> CellSums:
-    """Sum the items of each of `count` cells; `demand` is q (M, L, P), `cells` the flat cell of every item."""
+    """Sum the items of `count` cells: `demand` is q (M, L, P), `cells` the cell of every item."""
     items = problem.items
     narrow = int(problem.loads.sum()) < _NARROW
     routed = np.zeros((count, *demand.shape[1:]), np.int32 if narrow else np.int64)
     kernels.add_demand(frozen(demand.view()), cells, routed)
-    sums = np.zeros((3, count), np.int64)
-    for row, values in zip(sums, (items.tokens, items.squares, items.samples), strict=True):
-        np.add.at(row, cells, values)
-    return CellSums(*sums, routed)
+    tokens, squares = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    np.add.at(tokens, cells, items.tokens)
+    np.add.at(squares, cells, items.squares)
+    return CellSums(tokens, squares, routed)
 
 
 def edp_aware_pair(
@@ -60,8 +59,8 @@ def edp_aware_pair(
     """Lay completed cells into the rectangle (EDPAwarePair, Algorithm 2 lines 2 and 9).
 
     Cells come in decreasing routed-token peak, max over layers and ranks. Each goes to an empty (r, d) by the
-    insertion key (increase of the row-shard's sum over layers of the busiest rank, largest rank load after it,
-    index), drawn from the best `width` with weights width, width - 1, ..., 1.
+    insertion key (increase of the row-shard's sum over layers of the busiest rank, largest rank load after
+    it, index), drawn from the best `width` with weights width, width - 1, ..., 1.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The border in front of the packing kernels: a problem's items and rules at a fixed number of rows.
 
-Guarantees: a :class:`Rectangle` has plain read-only arrays of the same types for every problem, so kernels are
-compiled once; the classes of its rows always leave at least D items to every row.
+Guarantees: a :class:`Rectangle` has plain read-only arrays of the same types for every problem, so kernels
+are compiled once; the classes of its rows always leave at least D items to every row.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def _rectangle(problem: Problem, class_of_row: IntArray, equal: bool) -> Rectang
 def choose_row_classes(problem: Problem, rows: int) -> IntArray | None:
     """Choose the class of every row, int64 (R,), or None when first-fit decreasing needs more rows.
 
-    Every class gets the rows that first-fit decreasing needs for it; each row left over goes to the class with most
-    tokens per row among those with items enough. Rows of a class are neighbours, classes ascend.
+    Every class gets the rows that first-fit decreasing needs for it; each row left over goes to the class
+    with most tokens per row among those with items enough. Rows of a class are neighbours, classes ascend.
     """
     if problem.rules.row_class is None:
         return np.zeros(rows, np.int64)
@@ -102,7 +102,7 @@ def row_classes_of(problem: Problem, cell_of_item: IntArray, rows: int) -> IntAr
 
 
 def is_valid(problem: Problem, cell_of_item: IntArray, rows: int) -> bool:
-    """Tell whether the flat cells of all items, int64 (M,), keep every rule that concerns cells, rows and slots."""
+    """Tell whether a layout (flat cell of every item) keeps the rules on cells, rows' classes and slots."""
     if (
         cell_of_item.size != problem.items.size
         or not 0 <= cell_of_item.min() <= cell_of_item.max() < rows * problem.topology.dp

@@ -48,4 +48,4 @@ def common_pairs(order: Any, label: Any, other: Any, seen: Any) -> int:
         seen[other[order[k]]] += 1
     for back in range(start, order.size):
         seen[other[order[back]]] = 0
-    return total
+    return int(total)

@@ -20,7 +20,7 @@ def first_fit(rect: Any, fill: Any, order: Any) -> None:
 
 @kernel
 def open_empty_cells(rect: Any, fill: Any, order: Any) -> bool:
-    """Give every empty cell the last item of the fullest cell with two or more items, if rules let it move."""
+    """Open every empty cell with the last item of the fullest cell that has two or more."""
     for target in range(fill.size.size):
         if fill.size[target] > 0:
             continue
@@ -29,9 +29,9 @@ def open_empty_cells(rect: Any, fill: Any, order: Any) -> bool:
             same_class = rect.class_of_cell[cell] == rect.class_of_cell[target]
             # Slots that hold exactly their quota can only lend to themselves.
             same_slot = not rect.equal_slots or cell % rect.slots == target % rect.slots
-            if fill.size[cell] >= 2 and same_class and same_slot:
-                if donor < 0 or fill.tokens[cell] > fill.tokens[donor]:
-                    donor = cell
+            fuller = donor < 0 or fill.tokens[cell] > fill.tokens[donor]
+            if fill.size[cell] >= 2 and same_class and same_slot and fuller:
+                donor = cell
         if donor < 0:
             return False
         for k in range(order.size - 1, -1, -1):
@@ -67,7 +67,7 @@ def window_shuffle(remaining: Any, window: int, words: Any) -> None:
 
 @kernel
 def randomized_best_fit(rect: Any, fill: Any, order: Any, ranked: Any, words: Any) -> None:
-    """Lines 5-8 of Algorithm 2, which stop at the first item that no cell takes; `ranked` is room for w cells."""
+    """Build cells by lines 5-8 of Algorithm 2; `ranked` is room for w cells."""
     for k in range(order.size):
         cell = empty_cell(rect, fill, order[k])
         if cell < 0:

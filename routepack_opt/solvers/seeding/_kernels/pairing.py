@@ -53,7 +53,7 @@ def joined_peaks(block: Any, loads: Any) -> tuple[int, int]:
             worst = max(worst, block[layer, p] + loads[layer, p])
         total += worst
         largest = max(largest, np.int64(worst))
-    return total, largest
+    return int(total), int(largest)
 
 
 class Pairing(NamedTuple):
@@ -95,7 +95,7 @@ def pair_cells(p: Any) -> None:
 
 @kernel
 def insertion_keys(p: Any, cell: int) -> None:
-    """Fill the key of every row-shard: (increase of its sum of peaks, its largest rank load with the cell)."""
+    """Fill the key of every row-shard: (increase of its sum of peaks, largest rank load with the cell)."""
     empty = -1
     for block in range(p.count.size):
         if p.count[block] == p.room[block] or p.class_of_block[block] != p.class_of_cell[cell]:
@@ -111,7 +111,7 @@ def insertion_keys(p: Any, cell: int) -> None:
 
 @kernel
 def best_places(p: Any, cell: int) -> int:
-    """Fill `ranked` with the free places for the cell by (key, index); return how many there are, at most w."""
+    """Fill `ranked` with the best free places by (key, index); return how many there are, at most w."""
     found = 0
     for place in range(p.taken.size):
         if p.taken[place] or p.class_of_block[p.block_of_place[place]] != p.class_of_cell[cell]:

@@ -1,7 +1,7 @@
 """The items and the R x D rectangle as kernels see them, and what a cell still takes.
 
-Guarantees: :func:`fits` is the one place where the packing operators ask about rules; a packing built by `fits` and
-:func:`put` keeps them all but "no empty cell".
+Guarantees: :func:`fits` is the one place where the packing operators ask about rules; a packing built by
+`fits` and :func:`put` keeps them all but "no empty cell".
 """
 
 from typing import Any, NamedTuple
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-# Reference counting is off, which is why kernels allocate nothing: counting the arrays of a named tuple at every access
-# costs more than the work.
-kernel = njit(cache=True, nogil=True, _nrt=False)
+# Reference counting is off, which is why kernels allocate nothing: counting the arrays of a named tuple at
+# every access costs more than the work.
+kernel = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 
 
 class Rectangle(NamedTuple):
@@ -54,7 +54,8 @@ def empty_fill(rect: Rectangle) -> Fill:
 def fits(rect: Any, fill: Any, item: int, cell: int) -> bool:
     """Tell whether `cell` may take `item`.
 
-    An item over the cap enters an empty cell only, and nothing joins it there, since the cell then is over the cap.
+    An item over the cap enters an empty cell only, and nothing joins it there, since the cell then is over
+    the cap.
     """
     samples = rect.samples[item]
     if rect.class_of_cell[cell] != rect.row_class[item] or fill.samples[cell] + samples > rect.max_samples:
@@ -82,13 +83,19 @@ def keeps_rules(rect: Any, fill: Any, cell_of_item: Any) -> bool:
         if cell < 0 or cell >= fill.size.size or not fits(rect, fill, item, cell):
             return False
         put(rect, fill, item, cell, 1)
-    for size in fill.size:
-        if size == 0:
-            return False
-    return True
+    return lowest(fill.size) > 0
+
+
+@kernel
+def lowest(values: Any) -> int:
+    """Return the least value."""
+    least = values[0]
+    for value in values:
+        least = min(least, value)
+    return int(least)
 
 
 @kernel
 def below(word: Any, limit: int) -> int:
     """Map 64 random bits to a whole number in [0, limit), limit < 2^31."""
-    return np.int64(((word >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
+    return int(((word >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
