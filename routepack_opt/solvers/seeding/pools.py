@@ -1,6 +1,7 @@
 """The pools of candidates: Algorithm 2's, and a wider one.
 
-Guarantees: every seed of a pool keeps all rules; a trial draws the same numbers whatever happened to the others.
+Guarantees: every seed of a pool keeps all rules; a trial draws the same numbers whatever happened to the
+others.
 """
 
 from __future__ import annotations

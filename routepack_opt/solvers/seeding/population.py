@@ -1,8 +1,8 @@
 """The initial population: seeds for a layout search at a fixed number of rows.
 
-Guarantees: every seed keeps all rules and carries its exact score; the certificate's packing is always a candidate,
-so there is a seed whenever there is a packing; the seeds depend on the problem, the placement, the rows and `seed`
-alone, unless `deadline` cuts the trials short.
+Guarantees: every seed keeps all rules and carries its exact score; the certificate's packing is always a
+candidate, so there is a seed whenever there is a packing; the seeds depend on the problem, the placement, the
+rows and `seed` alone, unless `deadline` cuts the trials short.
 """
 
 from __future__ import annotations
