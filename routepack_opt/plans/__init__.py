@@ -5,7 +5,7 @@ depends on the clock.
 """
 
 from routepack_opt.plans.metrics import metrics
-from routepack_opt.plans.plan import Plan, RUNGS
+from routepack_opt.plans.plan import RUNGS, Plan
 from routepack_opt.plans.snapshot import Snapshot
 from routepack_opt.plans.views import SlotView
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 
 warnings.filterwarnings("ignore")
 
-import megatron.core.distributed  # noqa: F401
-import megatron.core.optimizer
 import numpy as np
 import torch
 import torch.distributed as dist
