@@ -1,7 +1,7 @@
 """What a plan is compared with: the same window in the layouts that trainers use.
 
-Guarantees: Baseline and Reorder share one layout (they differ by the placement alone); a layout that was not found,
-or that stands in for another, is said in the notes.
+Guarantees: Baseline and Reorder share one layout (they differ by the placement alone); a layout that was not
+found, or that stands in for another, is said in the notes.
 """
 
 from __future__ import annotations

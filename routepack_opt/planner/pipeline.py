@@ -77,8 +77,8 @@ def plan(
     rows : int or RowCertificate, optional
         Use this number of rows, or this certificate, instead of certifying.
     previous : Plan, optional
-        The plan of the step before: its placement is the one to move away from as little as possible, and, for
-        the same problem, its layout is a seed.
+        The plan of the step before: its placement is the one to move away from as little as possible, and,
+        for the same problem, its layout is a seed.
     own : Layout or nested sequence, optional
         The trainer's own layout; the plan is never worse at the same number of rows.
     executor : Executor, optional
@@ -188,8 +188,8 @@ class _Planning:
             )
             self.moves = placement.moves_from(start)
             return placement
-        method = "lpt" if self.request.method == "paper" else "refined"
-        result = place(self.problem, method=method, previous=previous)
+        paper = self.request.method == "paper"
+        result = place(self.problem, method="lpt" if paper else "refined", previous=previous)
         self.moves = result.moves
         return result.placement
 
@@ -250,10 +250,11 @@ class _Planning:
         if usable and self.own is not None:
             return self.own.cell_of_item(self.problem)
         previous = self.request.previous
-        if previous is not None and previous.layout is not None and previous.layout.rows == rows:
-            if previous.provenance.get("problem") == self.problem.digest:
-                return previous.layout.cell_of_item(self.problem)
-        return None
+        if previous is None or previous.provenance.get("problem") != self.problem.digest:
+            return None
+        if previous.layout is None or previous.layout.rows != rows:
+            return None
+        return previous.layout.cell_of_item(self.problem)
 
     def _proposals(self) -> int | None:
         if self.timer.limit is not None:

@@ -1,6 +1,7 @@
 """What a caller of `plan` asks for, checked once.
 
-Guarantees: a :class:`Request` is consistent with its problem; what a caller got wrong is an InputError before any work.
+Guarantees: a :class:`Request` is consistent with its problem; what a caller got wrong is an InputError before
+any work.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def warm_up() -> float:
     Returns
     -------
     float
-        Seconds it took: some tens the first time after installation, about one later (kernels are cached on disk).
+        Seconds it took: some tens the first time, a few later (compiled kernels are cached on disk).
     """
     start = time.perf_counter()
     for tokens in (7, 70_000):  # demand in 16 and in 32 bits: each is compiled for itself
