@@ -153,7 +153,7 @@ def _excluded(problem: _Problem, count: int, evidence: dict[str, Any]) -> None:
 
 
 def _enumeration_evidence(problem: _Problem, found: Enumeration, count: int) -> dict[str, Any]:
-    import ortools
+    from importlib.metadata import version
 
     weights = np.zeros(problem.state.task.size, dtype=np.int64)
     weights[problem.known.bins.items] = found.weights[problem.index]
@@ -164,7 +164,7 @@ def _enumeration_evidence(problem: _Problem, found: Enumeration, count: int) -> 
         "patterns": len(found.patterns),
         "list": [np.repeat(problem.sizes.size, p).tolist() for p in found.patterns] if few else None,
         "unit": problem.known.bins.unit,
-        "solver": f"OR-Tools CP-SAT {ortools.__version__}",
+        "solver": f"OR-Tools CP-SAT {version('ortools')}",
     }
     return {
         "kind": "enumeration", "source": "pattern enumeration and exact cover", "weights": weights,
