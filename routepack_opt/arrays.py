@@ -60,7 +60,7 @@ def whole_numbers(
     if array.ndim != len(shape) or any(
         n is not None and n != m for n, m in zip(shape, array.shape, strict=True)
     ):
-        wanted = "(" + ", ".join("any" if n is None else str(n) for n in shape) + ")"
+        wanted = str(tuple("any" if n is None else n for n in shape)).replace("'", "")
         raise InputError(f"shape {wanted}", f"shape {array.shape}", where)
     if array.size == 0:
         return frozen(np.zeros(array.shape, dtype))
@@ -106,6 +106,29 @@ def whole_number(value: Any, where: str, *, low: int = 0, high: int = 2**62) -> 
         limit = f"from {low} to {high}" if high < 2**62 else f"of at least {low}"
         raise InputError(f"a whole number {limit}", repr(value), where)
     return int(value)
+
+
+def nested(value: Any, where: str, expected: str) -> list[list[Any]]:
+    """Turn a sequence of sequences into lists, or say which entry is none.
+
+    Raises
+    ------
+    InputError
+        With `expected` and the first entry that cannot be iterated, or is a string.
+    """
+    return [
+        _listed(part, where, expected, f" at index {k}")
+        for k, part in enumerate(_listed(value, where, expected))
+    ]
+
+
+def _listed(value: Any, where: str, expected: str, place: str = "") -> list[Any]:
+    try:
+        if not isinstance(value, (str, bytes)):
+            return list(value)
+    except TypeError:
+        pass
+    raise InputError(expected, f"{value!r}{place}", where)
 
 
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

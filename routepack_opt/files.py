@@ -20,6 +20,12 @@ import numpy.typing as npt
 from routepack_opt.errors import FormatError
 
 _HEADER = "header"
+# What numpy, zipfile and json raise on damaged bytes: a flipped bit can ask for an unknown compression, a
+# password or more memory than there is.
+_UNREADABLE = (
+    OSError, EOFError, ValueError, KeyError, NotImplementedError, RuntimeError, MemoryError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 def save_npz(
@@ -42,7 +48,8 @@ def save_npz(
     arrays : dict of str to numpy.ndarray
         Plain numeric arrays.
     """
-    text = json.dumps({"kind": kind, "schema": schema, **meta}, sort_keys=True, separators=(",", ":"))
+    header = {"kind": kind, "schema": schema, "fields": sorted(arrays), **meta}
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"))
     target = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
@@ -80,25 +87,31 @@ def load_npz(
     """
     where = str(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile) or _HEADER not in archive:
-                raise FormatError(f"a RoutePack {kind} file", "a file without its header", where)
+        with open(path, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-        meta = json.loads(bytes(arrays.pop(_HEADER)).decode())
+        header = arrays.pop(_HEADER, None)
+        meta = {} if header is None else json.loads(bytes(header).decode())
     except FileNotFoundError as error:
         raise FormatError(f"a RoutePack {kind} file", "no such file", where) from error
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, FormatError):
-            raise
+    except _UNREADABLE as error:
         raise FormatError(
             f"a RoutePack {kind} file", f"a file that cannot be read ({error})", where
         ) from error
-    found = meta.get("kind")
+    found = meta.get("kind") if isinstance(meta, dict) else None
+    if found is None:
+        raise FormatError(f"a RoutePack {kind} file", "a file without its header", where)
     if found != kind:
         raise FormatError(f"a RoutePack {kind} file", f"a {found} file", where)
+    loose = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
+    if loose:
+        raise FormatError("arrays only", f"a member {loose[0]!r} that is none", where)
     if not isinstance(meta.get("schema"), int) or meta["schema"] > schema:
         remedy = "Upgrade routepack_opt to read it"
         raise FormatError(f"{kind} schema up to {schema}", f"schema {meta.get('schema')}", where, remedy)
+    # A damaged directory can lose a member without a trace, and an optional field would just be gone.
+    fields = meta.pop("fields", sorted(arrays))
+    if fields != sorted(arrays):
+        raise FormatError(f"fields {fields}", f"fields {sorted(arrays)}", where)
     return meta, arrays
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from routepack_opt.arrays import IntArray, frozen, whole_number, whole_numbers
+from routepack_opt.arrays import IntArray, frozen, nested, whole_number, whole_numbers
 from routepack_opt.errors import InputError
 from routepack_opt.problem import Problem
 
@@ -65,15 +65,17 @@ class Layout:
         InputError
             For rows of unequal width, and for a sample that is missing, repeated or out of range.
         """
-        rows, dp = len(cells), len(cells[0]) if len(cells) else 0
-        for r, row in enumerate(cells):
+        wanted = "cells[r][d] to be a list of sample ids"
+        grid = [nested(row, f"cells[{r}]", wanted) for r, row in enumerate(nested(cells, "cells", wanted))]
+        rows, dp = len(grid), len(grid[0]) if grid else 0
+        for r, row in enumerate(grid):
             if len(row) != dp:
                 raise InputError(f"{dp} cells in every row", f"{len(row)} in row {r}", "cells")
         if rows == 0 or dp == 0:
             raise InputError("at least one row with one cell", "none", "cells")
-        count = sum(len(cell) for row in cells for cell in row) if size is None else size
+        count = sum(len(cell) for row in grid for cell in row) if size is None else size
         where = np.full(count, -1, np.int64)
-        for r, row in enumerate(cells):
+        for r, row in enumerate(grid):
             for d, cell in enumerate(row):
                 for i in cell:
                     i = whole_number(i, f"cells[{r}][{d}]", high=max(count - 1, 0))
@@ -155,6 +157,12 @@ class Layout:
 
 def _rows(layout: Layout, problem: Problem) -> tuple[str, str] | None:
     rules = problem.rules
+    if layout.rows * layout.dp > problem.items.size:
+        pieces = (
+            "samples" if problem.items.size == problem.window.size else "items (same_cell tuples count once)"
+        )
+        found = f"{problem.items.size} for {layout.rows} rows of {layout.dp} slots"
+        return f"at least {layout.rows * layout.dp} {pieces}, none of the cells empty", found
     if layout.rows < rules.min_rows:
         return f"at least min_rows={rules.min_rows} rows", f"{layout.rows}"
     if layout.rows % rules.row_multiple:

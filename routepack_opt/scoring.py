@@ -171,7 +171,20 @@ def score(problem: Problem, placement: Placement, cells: Layout | Sequence[Seque
     """
     layout = cells if isinstance(cells, Layout) else Layout.from_cells(cells, size=problem.window.size)
     layout.validate(problem)
-    return score_of(problem, loads_of(problem, placement.demand(problem.item_counts), layout))
+    return score_of(problem, loads_of(problem, demand_of(problem, placement), layout))
+
+
+def demand_of(problem: Problem, placement: Placement) -> npt.NDArray[Any]:
+    """Project the items of a problem on the EP ranks (Eq. 5): q, whole numbers of shape (M, L, P).
+
+    Raises
+    ------
+    InputError
+        When the placement is of other ranks, layers or experts than the problem.
+    """
+    if placement.ranks != problem.topology.ep:
+        raise InputError(f"{problem.topology.ep} ranks, as topology.ep", f"{placement.ranks}", "placement")
+    return placement.demand(problem.item_counts)
 
 
 def load_metrics(problem: Problem, placement: Placement, loads: Loads) -> dict[str, float]:

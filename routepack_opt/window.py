@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from routepack_opt import files
 from routepack_opt.arrays import IntArray, digest, frozen, whole_numbers
-from routepack_opt.errors import InputError
+from routepack_opt.errors import FormatError, InputError
 from routepack_opt.model import MoEModel
+from routepack_opt.replay import read
 
 KIND, SCHEMA = "window", 1
 _BLOCK = 64  # samples checked at once: bounds the scratch memory of the checks
@@ -75,6 +76,10 @@ class Window:
             object.__setattr__(self, "prompt_ids", ids)
         if self.routing not in ("exact", "predicted"):
             raise InputError("'exact' or 'predicted'", repr(self.routing), "routing")
+        if not isinstance(self.policy_version, (str, type(None))):
+            raise InputError("a text or None", repr(self.policy_version), "policy_version")
+        if not isinstance(self.source, Mapping):
+            raise InputError("a mapping", repr(self.source), "source")
         self._check_model()
 
     def _check_model(self) -> None:
@@ -147,16 +152,59 @@ class Window:
             When its contents are no window.
         """
         meta, arrays = files.load_npz(path, KIND, SCHEMA)
-        model = meta.get("model")
         return cls(
             files.field(arrays, "lengths", path),
             frozen(files.field(arrays, "counts", path)),
             prompt_ids=arrays.get("prompt_ids"),
             routing=meta.get("routing", "exact"),
             policy_version=meta.get("policy_version"),
-            model=MoEModel(**{**model, "dense_layers": tuple(model["dense_layers"])}) if model else None,
+            model=_read_model(meta.get("model"), str(path)),
             source=meta.get("source", {}),
         )
+
+
+def read_replay(source: Any, model: MoEModel, **options: Any) -> Window:
+    """Read routing replay of any known form into a window.
+
+    Parameters
+    ----------
+    source : path, array, mapping or iterable
+        A file, or what a system hands over; see :data:`routepack_opt.replay.FORMS`.
+    model : MoEModel
+        Decides the layer axis, the number of experts and top-k.
+    **options
+        Those of :func:`routepack_opt.replay.read`: `form`, `lengths`, `policy`, `mask` and so on.
+
+    Returns
+    -------
+    Window
+        Its `source` holds the report of the rows kept and lost.
+
+    Raises
+    ------
+    InputError
+        As :func:`routepack_opt.replay.read`.
+    """
+    result = read(source, model, **options)
+    report = result.report
+    return Window(
+        frozen(result.lengths),
+        frozen(result.counts),
+        prompt_ids=result.prompt_ids,
+        routing=report.routing,
+        policy_version=report.policy_version,
+        model=model,
+        source=report.as_dict(),
+    )
+
+
+def _read_model(record: Any, where: str) -> MoEModel | None:
+    if record is None:
+        return None
+    names = {each.name for each in fields(MoEModel)}
+    if not isinstance(record, dict) or set(record) != names:
+        raise FormatError(f"a model with {', '.join(sorted(names))}", repr(record), where)
+    return MoEModel(**record)
 
 
 def _check_counts(lengths: IntArray, counts: npt.NDArray[np.int32]) -> None:

@@ -130,14 +130,13 @@ class Problem:
                     warnings.warn(text, stacklevel=3)
                 return scale
         bound = self._largest_score(wanted)
-        remedy = "Use fewer decimals, or divide alpha and beta by a common factor"
-        found = (
-            f"{bound} = {bound / _SCORE_LIMIT:.3g} x 2^62 with scale {wanted} and capacity {self.capacity}"
-        )
-        raise InputError("a score bound below 2^62", found, "stages", remedy)
+        number = f"{bound}" if bound < 10**24 else f"{Decimal(bound):.3E}"  # some are too large for a float
+        found = f"{number} (scale {wanted}, capacity {self.capacity})"
+        remedy = "Use smaller coefficients, or fewer decimals"
+        raise InputError(f"a bound on the score below 2^62 = {_SCORE_LIMIT}", found, "stages", remedy)
 
     def _largest_score(self, scale: int) -> int:
-        """Bound B of design section 3 on every component of every layout."""
+        """Bound on every component of every layout."""
         alpha = sum(_times(Decimal(repr(s.alpha)), scale) for s in self.stages)
         beta = sum(_times(Decimal(repr(s.beta)), scale) for s in self.stages)
         tokens, squares = int(self.items.tokens.sum()), sum(map(int, self.items.squares))
@@ -179,7 +178,9 @@ class Problem:
             str(self.scale),
         ]
         texts += [f"{s.name}:{s.alpha!r}:{s.beta!r}" for s in self.stages]
-        return digest(["problem", *texts, repr(self.rules.pad_routing), self.rules.row_order])
+        texts += [repr(self.rules.pad_routing), self.rules.row_order]
+        texts.append(str(self.window.model.top_k if self.window.model else None))  # the routing of pads
+        return digest(["problem", *texts, self.aligned, self.items.of_sample])
 
     @cached_property
     def rows_digest(self) -> str:

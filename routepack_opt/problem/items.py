@@ -15,6 +15,8 @@ from routepack_opt.arrays import BoolArray, IntArray, frozen
 from routepack_opt.errors import InputError
 from routepack_opt.problem.rules import LayoutRules
 
+_LONGEST = 2**31  # tokens; the square of a longer length would not fit int64
+
 
 @dataclass(frozen=True, eq=False)
 class Items:
@@ -76,6 +78,10 @@ def build_items(aligned: IntArray, cap: int, capacity: int, raw: IntArray, rules
     InputError
         Naming the sample, its lengths and the cap.
     """
+    if int(aligned.max()) > _LONGEST:
+        i = int(np.argmax(aligned))
+        found = f"{aligned[i]} for sample {i} of {raw[i]} tokens"
+        raise InputError(f"aligned lengths up to {_LONGEST}", found, "rules.length_multiple")
     of_sample = _group(aligned.size, rules)
     members = np.argsort(of_sample, kind="stable")
     samples = np.bincount(of_sample)

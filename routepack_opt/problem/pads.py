@@ -38,16 +38,21 @@ def add_pads(window: Window, pads: IntArray, routing: Any) -> npt.NDArray[np.int
         When the window's model is unknown or the weights have another shape.
     """
     layers, experts = window.counts.shape[1:]
-    if layers == 0 or not pads.any() or (isinstance(routing, str) and routing == "none"):
+    if layers == 0 or (isinstance(routing, str) and routing == "none"):
         return window.counts
-    if window.model is None:
-        remedy = "Build the window with model=MoEModel(...)"
-        raise InputError("a window whose model says top_k", "no model", "rules.pad_routing", remedy)
     weights = np.ones(experts) if isinstance(routing, str) else np.asarray(routing, np.float64)
     if weights.shape not in ((experts,), (layers, experts)):
         raise InputError(
             f"weights of shape ({experts},) or ({layers}, {experts})", f"{weights.shape}", "rules.pad_routing"
         )
+    if not pads.any():
+        return window.counts
+    if window.model is None:
+        remedy = "Build the window with model=MoEModel(...)"
+        raise InputError("a window whose model says top_k", "no model", "rules.pad_routing", remedy)
+    most = int(window.lengths.max()) + int(pads.max()) * window.model.top_k
+    if most >= 2**31:
+        raise InputError("counts with pads below 2^31", f"up to {most}", "rules.length_multiple")
     rows = np.broadcast_to(weights, (layers, experts))
     whole = np.rint(rows / rows.max(axis=1, keepdims=True) * 2**_WEIGHT_BITS).astype(np.int64)
     counts = window.counts.copy()

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from routepack_opt.arrays import whole_number, whole_numbers
+from routepack_opt.arrays import nested, whole_number, whole_numbers
 from routepack_opt.errors import InputError
 
 
@@ -93,16 +93,18 @@ def _groups(groups: Any) -> tuple[tuple[int, ...], ...]:
     """Check the tuples of `same_cell`: whole numbers, no sample twice."""
     result: list[tuple[int, ...]] = []
     owner: dict[int, int] = {}
-    for k, group in enumerate(groups):
+    for k, group in enumerate(nested(groups, "rules.same_cell", "tuples of samples that share a cell")):
         members = tuple(sorted(whole_number(i, f"rules.same_cell[{k}]") for i in group))
         if not members:
             raise InputError("at least one sample", "an empty tuple", f"rules.same_cell[{k}]")
         for i in members:
             if i in owner:
-                found = f"sample {i} in tuples {owner[i]} and {k}"
-                raise InputError(
-                    "every sample in at most one tuple", found, "rules.same_cell", "Join the tuples"
+                twice = owner[i] == k
+                found = (
+                    f"sample {i} twice in tuple {k}" if twice else f"sample {i} in tuples {owner[i]} and {k}"
                 )
+                remedy = "Name it once" if twice else "Join the tuples"
+                raise InputError("every sample in at most one tuple", found, "rules.same_cell", remedy)
             owner[i] = k
         result.append(members)
     return tuple(result)
@@ -113,7 +115,10 @@ def _pad_routing(value: Any) -> Any:
     if isinstance(value, str):
         _choice(value, ("none", "uniform"), "rules.pad_routing")
         return value
-    weights = np.asarray(value, dtype=np.float64)
+    try:
+        weights = np.asarray(value, dtype=np.float64)
+    except (ValueError, TypeError):
+        weights = np.zeros(())
     if weights.ndim not in (1, 2) or not np.isfinite(weights).all() or (weights < 0).any():
         raise InputError("weights of at least 0, shape (E,) or (L, E)", repr(value), "rules.pad_routing")
     if (weights.sum(axis=-1) <= 0).any():

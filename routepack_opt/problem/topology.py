@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from routepack_opt.arrays import IntArray, frozen, whole_number
+from routepack_opt.arrays import IntArray, frozen, nested, whole_number
 from routepack_opt.errors import InputError
 
 
@@ -40,8 +40,9 @@ class Topology:
         object.__setattr__(self, "dp", whole_number(self.dp, "dp", low=1, high=2**20))
         object.__setattr__(self, "ep", whole_number(self.ep, "ep", low=1, high=2**20))
         shards = self.edp_shards
-        if isinstance(shards, Sequence):
-            shards = tuple(tuple(whole_number(d, "edp_shards") for d in part) for part in shards)
+        if isinstance(shards, (Sequence, np.ndarray)):
+            parts = nested(shards, "edp_shards", "a number of shards, or a list of slots for every shard")
+            shards = tuple(tuple(whole_number(d, "edp_shards") for d in part) for part in parts)
             _check_partition(shards, self.dp)
         else:
             shards = whole_number(shards, "edp_shards", low=1)

@@ -1,17 +1,21 @@
 """`AttentionStage`: one attention type and its linear and quadratic work (Eq. 2).
 
-Guarantees: coefficients are finite and at least 0, held as floats whose shortest decimal form is the value
-that the objective uses; a stage and its text form ``name:alpha:beta`` determine each other.
+Guarantees: coefficients are finite and at least 0, and whole multiples of 10^-6: they are rounded once, here,
+and the rounded values are the coefficients everywhere. The shortest decimal form of the float that holds one
+is the value that the objective uses; a stage and its text form ``name:alpha:beta`` determine each other.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 from routepack_opt.errors import InputError
+
+_FINEST = Decimal("0.000001")  # the objective scales coefficients by at most 10^6
+_WHOLE = 2.0**53
 
 
 @dataclass(frozen=True)
@@ -26,13 +30,13 @@ class AttentionStage:
     name : str
         Name in tables and on the command line; not empty, without ``:`` and white space.
     alpha, beta : float, int or decimal str, optional
-        Linear and quadratic coefficient, finite and at least 0. The unit of ``alpha / C`` is the time of one
-        routed assignment through one expert on one EP rank.
+        Linear and quadratic coefficient, finite and at least 0, rounded half-even to six decimals. The unit
+        of ``alpha / C`` is the time of one routed assignment through one expert on one EP rank.
 
     Raises
     ------
     InputError
-        Names the field and its value.
+        Names the field and its value; a coefficient above 0 that would round to 0 is refused, not dropped.
     """
 
     name: str
@@ -47,8 +51,8 @@ class AttentionStage:
             or self.name.split() != [self.name]
         ):
             raise InputError("a name without ':' and white space", repr(self.name), "stage name")
-        object.__setattr__(self, "alpha", coefficient(self.alpha, f"alpha of stage {self.name!r}"))
-        object.__setattr__(self, "beta", coefficient(self.beta, f"beta of stage {self.name!r}"))
+        object.__setattr__(self, "alpha", _kept(self.alpha, f"alpha of stage {self.name!r}"))
+        object.__setattr__(self, "beta", _kept(self.beta, f"beta of stage {self.name!r}"))
 
     @classmethod
     def parse(cls, text: str) -> AttentionStage:
@@ -114,6 +118,22 @@ def coefficient(value: Any, where: str) -> float:
     if not math.isfinite(number) or number < 0:
         raise InputError("a finite number of at least 0", repr(value), where)
     return number + 0.0  # turns -0.0 into 0.0, which would otherwise print and hash apart
+
+
+def rounded(value: float) -> float:
+    """Round half-even to the six decimals that the objective keeps, from the shortest decimal form."""
+    if value >= _WHOLE:  # the float spacing is 1 or more there, and quantize would run out of digits
+        return value
+    return float(Decimal(repr(value)).quantize(_FINEST, rounding=ROUND_HALF_EVEN))
+
+
+def _kept(value: Any, where: str) -> float:
+    exact = coefficient(value, where)
+    kept = rounded(exact)
+    if exact > 0 and kept == 0:
+        remedy = "Give 0 to leave the term out: coefficients are kept to six decimals"
+        raise InputError(f"0 or at least {_FINEST}", repr(value), where, remedy)
+    return kept
 
 
 def positive(value: Any, where: str) -> float:

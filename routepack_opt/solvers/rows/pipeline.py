@@ -17,7 +17,7 @@ from routepack_opt.bounds.rows import WeightBound, item_count_bound, l2_bound, s
 from routepack_opt.certificates import RowBound, RowCertificate
 from routepack_opt.errors import InputError
 from routepack_opt.solvers.rows import heuristics
-from routepack_opt.solvers.rows.columns.stage import coarse_bounds, column_bounds, column_stage
+from routepack_opt.solvers.rows.columns.stage import coarse_bounds, column_bounds, column_stage, quick_dive
 from routepack_opt.solvers.rows.fixed import model_stage
 from routepack_opt.solvers.rows.instance import RowTask
 from routepack_opt.solvers.rows.polish import cheap_anneal, long_anneal, short_anneal
@@ -113,6 +113,7 @@ def _stages(which: str) -> list[Stage]:
         ("short anneal", short_anneal),
         ("coarse columns", coarse_bounds),
         ("column bounds", column_bounds),
+        ("dive", quick_dive),
         ("long anneal", long_anneal),
         ("columns", column_stage),
         ("model", model_stage),
