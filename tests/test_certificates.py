@@ -159,9 +159,7 @@ def test_trust_is_named_and_rerun_removes_it():
 def test_packings_that_break_a_rule(lengths, rules, packing, words):
     problem = row_problem(lengths, dp=1, **rules)
     rows = max(packing) + 1 + (words == "empty")
-    forged = RowCertificate(
-        rows, 1, "best_known", (), np.array(packing), problem.rows_digest, "exhausted"
-    )
+    forged = RowCertificate(rows, 1, "best_known", (), np.array(packing), problem.rows_digest, "exhausted")
     with pytest.raises(CheckError, match=words):
         check(forged, problem)
 

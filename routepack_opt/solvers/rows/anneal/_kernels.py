@@ -39,11 +39,7 @@ def _move(item: int, cell: int, where: IntArray, after: IntArray, before: IntArr
 
 @njit(cache=True, nogil=True)
 def _broken(load: int, held: int, cap: int, limit: int, fill: bool, penalty: int) -> int:
-<<<<<<< HEAD
     """Measure what one cell breaks, in tokens: overflow, samples over the limit, emptiness."""
-=======
-    """Sum what one cell breaks, in tokens: overflow, samples over the limit, emptiness."""
->>>>>>> main
     total = max(0, load - cap) + penalty * max(0, held - limit)
     return total + penalty if fill and held == 0 else total
 

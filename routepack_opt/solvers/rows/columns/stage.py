@@ -158,9 +158,7 @@ def _decide(problem: _Problem, columns: Columns, count: int) -> bool:
     return False
 
 
-def _cover(
-    problem: _Problem, columns: Columns, count: int, limit: float, most: int = MOST_PATTERNS
-) -> bool:
+def _cover(problem: _Problem, columns: Columns, count: int, limit: float, most: int = MOST_PATTERNS) -> bool:
     """Decide by enumeration and an exact cover, where the patterns are at most ``most``."""
     clock = problem.state.clock
     found = enumerate_within(problem.sizes, columns, count, limit - clock(), most)
