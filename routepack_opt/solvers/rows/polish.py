@@ -72,12 +72,12 @@ def _anneal_slots(state: RowState, proposals: int, seed: int, tries: int) -> Non
     least = [c.lower for c in state.classes]
     rows = state.target
     for _ in range(tries):
-        if rows > task.most_rows or (state.slot_rows is not None and rows >= state.slot_rows):
+        if rows > task.most_rows or (state.upper is not None and rows >= state.upper):
             return
         shares = rows_per_class(task, least, rows)
         found = None if shares is None else anneal_slots(task, shares, proposals, seed)
         if found is not None:
-            state.slot_rows, state.slot_packing = rows, found
+            state.offer_layout(found, rows)
             return
         if state.forced is not None or state.remaining <= 0:
             return

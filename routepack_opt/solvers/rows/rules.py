@@ -72,7 +72,7 @@ def _name(problem: Problem, item: int) -> str:
     return f"sample {members[0]}" if len(members) == 1 else f"same_cell group {tuple(members)}"
 
 
-def too_few_items(task: RowTask, least: list[int], rows: int) -> Contradiction:
+def too_few_items(task: RowTask, least: list[int], rows: int, whole: RowBound | None = None) -> Contradiction:
     """Explain that ``rows`` rows (a proven lower bound) cannot be filled.
 
     Parameters
@@ -82,7 +82,15 @@ def too_few_items(task: RowTask, least: list[int], rows: int) -> Contradiction:
         Proven rows of each class.
     rows : int
         Proven legal rows of the window.
+    whole : RowBound, optional
+        A bound on the window as a whole.
     """
+    if whole is not None and whole.rows > max(sum(least), task.min_rows):
+        rule = "equal_samples_per_slot" if task.equal_slots else "max_samples_per_cell"
+        reason = (
+            f"no layout of fewer than {whole.rows} rows keeps all rules together, and {task.size} items fill"
+        )
+        return Contradiction(rule, f"{reason} at most {task.most_rows} rows of {task.dp} slots")
     short = [(c, r) for c, r in zip(task.classes, least, strict=True) if r > c.most_rows]
     if short and len(task.classes) > 1:
         dummies = sum(r * task.dp - c.size for c, r in short)
