@@ -1,1 +1,66 @@
-"""RoutePack: expert placement and certified data packing for mixture-of-experts reinforcement learning."""
+"""RoutePack: expert placement and certified data packing for mixture-of-experts reinforcement learning.
+
+Guarantees: importing the package prints nothing and loads nothing heavy. A public name is imported from its
+module at first use, and stays what it is whichever submodules are imported, and in whatever order.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from .errors import CheckError as CheckError
+    from .errors import FormatError as FormatError
+    from .errors import InfeasibleError as InfeasibleError
+    from .errors import InputError as InputError
+    from .errors import RoutePackError as RoutePackError
+    from .layout import Layout as Layout
+    from .model import MoEModel as MoEModel
+    from .placement import Placement as Placement
+    from .problem import LayoutRules as LayoutRules
+    from .problem import Problem as Problem
+    from .problem import Topology as Topology
+    from .scoring import Score as Score
+    from .scoring import score as score
+    from .stages import AttentionStage as AttentionStage
+    from .window import Window as Window
+
+# Public name -> its module. A new name takes a line here and one above; a test compares the two.
+_PUBLIC = {
+    "CheckError": "errors",
+    "FormatError": "errors",
+    "InfeasibleError": "errors",
+    "InputError": "errors",
+    "RoutePackError": "errors",
+    "Layout": "layout",
+    "MoEModel": "model",
+    "Placement": "placement",
+    "LayoutRules": "problem",
+    "Problem": "problem",
+    "Topology": "problem",
+    "Score": "scoring",
+    "score": "scoring",
+    "AttentionStage": "stages",
+    "Window": "window",
+}
+
+__all__ = [*_PUBLIC]
+
+
+if not TYPE_CHECKING:  # a type checker that saw this would take any name for a public one
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name from its module and keep it, so that this runs once for each name."""
+        if name not in _PUBLIC:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported already or not."""
+    return sorted({*globals(), *_PUBLIC})

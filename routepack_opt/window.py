@@ -19,6 +19,7 @@ from routepack_opt import files
 from routepack_opt.arrays import IntArray, digest, frozen, whole_numbers
 from routepack_opt.errors import FormatError, InputError
 from routepack_opt.model import MoEModel
+from routepack_opt.replay import read
 
 KIND, SCHEMA = "window", 1
 _BLOCK = 64  # samples checked at once: bounds the scratch memory of the checks
@@ -160,6 +161,41 @@ class Window:
             model=_read_model(meta.get("model"), str(path)),
             source=meta.get("source", {}),
         )
+
+
+def read_replay(source: Any, model: MoEModel, **options: Any) -> Window:
+    """Read routing replay of any known form into a window.
+
+    Parameters
+    ----------
+    source : path, array, mapping or iterable
+        A file, or what a system hands over; see :data:`routepack_opt.replay.FORMS`.
+    model : MoEModel
+        Decides the layer axis, the number of experts and top-k.
+    **options
+        Those of :func:`routepack_opt.replay.read`: `form`, `lengths`, `policy`, `mask` and so on.
+
+    Returns
+    -------
+    Window
+        Its `source` holds the report of the rows kept and lost.
+
+    Raises
+    ------
+    InputError
+        As :func:`routepack_opt.replay.read`.
+    """
+    result = read(source, model, **options)
+    report = result.report
+    return Window(
+        frozen(result.lengths),
+        frozen(result.counts),
+        prompt_ids=result.prompt_ids,
+        routing=report.routing,
+        policy_version=report.policy_version,
+        model=model,
+        source=report.as_dict(),
+    )
 
 
 def _read_model(record: Any, where: str) -> MoEModel | None:

@@ -7,7 +7,6 @@ placements are equal exactly when their digests are.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from routepack_opt.arrays import IntArray, digest, frozen, whole_numbers
 from routepack_opt.errors import InputError
-from routepack_opt.placement.checks import Int64, as_table, check_ranks
+from routepack_opt.placement.checks import as_table, check_ranks
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,13 +36,13 @@ class Placement:
         The map is no permutation (names layer and expert), or `ranks` does not divide the experts.
     """
 
-    slot_of_expert: Int64
+    slot_of_expert: IntArray
     ranks: int
 
     def __post_init__(self) -> None:
         table = as_table(self.slot_of_expert, "slot_of_expert", "expert", "slot")
         object.__setattr__(self, "ranks", check_ranks(self.ranks, table.shape[1]))
-        object.__setattr__(self, "slot_of_expert", _frozen(table))
+        object.__setattr__(self, "slot_of_expert", frozen(table))
 
     @classmethod
     def identity(cls, layers: int, experts: int, ranks: int) -> Placement:
@@ -83,20 +83,19 @@ class Placement:
         return self.num_experts // self.ranks
 
     @cached_property
-    def expert_of_slot(self) -> Int64:
+    def expert_of_slot(self) -> IntArray:
         """Logical expert in each slot, int64 [layers, slots]: the inverse of `slot_of_expert`."""
-        return _frozen(_inverse(self.slot_of_expert))
+        return frozen(_inverse(self.slot_of_expert))
 
     @cached_property
-    def rank_of_expert(self) -> Int64:
+    def rank_of_expert(self) -> IntArray:
         """Rank that owns each logical expert, int64 [layers, experts]."""
-        return _frozen(self.slot_of_expert // max(self.slots_per_rank, 1))
+        return frozen(self.slot_of_expert // max(self.slots_per_rank, 1))
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the map and the rank count, in hex; independent of the host's byte order."""
-        head = f"placement:{self.num_layers}:{self.num_experts}:{self.ranks}:".encode()
-        return hashlib.sha256(head + self.slot_of_expert.astype("<i8").tobytes()).hexdigest()
+        return digest([f"placement:{self.ranks}", self.slot_of_expert])
 
     def demand(self, counts: Any) -> npt.NDArray[np.unsignedinteger[Any]]:
         """Project expert counts on the EP ranks (Eq. 5).
@@ -121,15 +120,12 @@ class Placement:
 
         return project(counts, self.expert_of_slot, self.ranks)
 
-    def loads(self, counts: Any) -> Int64:
+    def loads(self, counts: Any) -> IntArray:
         """Return the rank loads of summed counts (Eq. 10): [layers, experts] -> int64 [layers, ranks]."""
-        table = np.asarray(counts)
-        if table.shape != self.slot_of_expert.shape:
-            raise InputError(f"shape {self.slot_of_expert.shape}", f"shape {table.shape}", "loads")
-        by_slot = np.take_along_axis(table.astype(np.int64, casting="safe"), self.expert_of_slot, axis=1)
-        summed: Int64 = by_slot.reshape(self.num_layers, self.ranks, self.slots_per_rank).sum(
-            axis=2, dtype=np.int64
-        )
+        table = whole_numbers(counts, "loads", shape=self.slot_of_expert.shape)
+        by_slot = np.take_along_axis(table, self.expert_of_slot, axis=1)
+        shape = (self.num_layers, self.ranks, self.slots_per_rank)
+        summed: IntArray = by_slot.reshape(shape).sum(axis=2, dtype=np.int64)
         return summed
 
     def moves_from(self, previous: Placement) -> int:
@@ -162,12 +158,7 @@ class Placement:
         )
 
 
-def _frozen(array: Int64) -> Int64:
-    array.setflags(write=False)
-    return array
-
-
-def _inverse(table: Int64) -> Int64:
+def _inverse(table: IntArray) -> IntArray:
     inverse = np.empty_like(table)
     np.put_along_axis(inverse, table, np.broadcast_to(np.arange(table.shape[1]), table.shape), axis=1)
     return inverse

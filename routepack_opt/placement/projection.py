@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from routepack_opt.arrays import IntArray
 from routepack_opt.errors import InputError
 from routepack_opt.placement._kernels import project_counts
-from routepack_opt.placement.checks import Int64
 
 Unsigned = npt.NDArray[np.unsignedinteger[Any]]
 
 
-def project(counts: Any, expert_of_slot: Int64, ranks: int) -> Unsigned:
+def project(counts: Any, expert_of_slot: IntArray, ranks: int) -> Unsigned:
     """Return q [samples, layers, ranks] of `counts` [samples, layers, experts]; see `Placement.demand`."""
     table = np.asarray(counts)
     if table.ndim != 3 or table.shape[1:] != expert_of_slot.shape:

@@ -136,7 +136,7 @@ class Problem:
         raise InputError(f"a bound on the score below 2^62 = {_SCORE_LIMIT}", found, "stages", remedy)
 
     def _largest_score(self, scale: int) -> int:
-        """Bound B of design section 3 on every component of every layout."""
+        """Bound on every component of every layout."""
         alpha = sum(_times(Decimal(repr(s.alpha)), scale) for s in self.stages)
         beta = sum(_times(Decimal(repr(s.beta)), scale) for s in self.stages)
         tokens, squares = int(self.items.tokens.sum()), sum(map(int, self.items.squares))

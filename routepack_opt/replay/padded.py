@@ -1,0 +1,149 @@
+"""Padded batches [samples, positions, layers, K], jagged batches, and per-layer lists.
+
+Guarantees: a sample's rows are those of its own tokens; a valid route in the padding is an error, because it
+shows that mask and routes are misaligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from routepack_opt.arrays import whole_numbers
+from routepack_opt.errors import InputError
+from routepack_opt.replay.options import Options
+from routepack_opt.replay.routes import Routes, as_rows, integer_array
+
+
+def read_padded(source: Mapping[str, Any], options: Options) -> Iterator[Routes]:
+    """Yield the samples of a padded batch.
+
+    Parameters
+    ----------
+    source : mapping
+        ``routed_experts`` [B, S, L, K] or [B, S, L * K], and ``attention_mask`` [B, S] (1 for a token) or the
+        caller's lengths and padding side.
+    options : Options
+        Model, lengths and side.
+    """
+    ids = integer_array(source["routed_experts"], "routed_experts")
+    if ids.ndim not in (3, 4):
+        raise InputError("[samples, positions, layers, top-k]", f"shape {ids.shape}", "routed_experts")
+    spans = _spans(source, ids.shape[:2], options)
+    prompts = source.get("prompt_ids")
+    for i, (first, length) in enumerate(spans):
+        where = f"sample {i}"
+        end = first + length
+        padding = np.concatenate([ids[i, :first], ids[i, end:]])
+        _refuse_routes(padding, options, where, f"tokens at positions {first}..{end - 1}")
+        prompt = None if prompts is None else int(prompts[i])
+        yield Routes(ids[i, first:end], options.length(i, length), prompt=prompt, where=where)
+
+
+def _spans(source: Mapping[str, Any], shape: tuple[int, ...], options: Options) -> list[tuple[int, int]]:
+    """Return the first position and the number of tokens of every sample."""
+    samples, positions = shape
+    if source.get("attention_mask") is not None:
+        mask = np.asarray(source["attention_mask"]).astype(np.bool_)
+        if mask.shape != shape:
+            raise InputError(f"shape {shape}", f"shape {mask.shape}", "attention_mask")
+        return [_span(row, f"sample {i}, attention_mask") for i, row in enumerate(mask)]
+    lengths = source.get("lengths", options.lengths)
+    if lengths is None or options.side is None:
+        missing = "lengths" if lengths is None else 'the padding side: side="left" and side="right" both fit'
+        raise InputError("an attention_mask, or lengths and side", f"no {missing}", "padded batch")
+    sizes = whole_numbers(lengths, "lengths", shape=(samples,), low=1, high=positions).tolist()
+    return [(positions - size if options.side == "left" else 0, size) for size in sizes]
+
+
+def _span(mask: NDArray[np.bool_], where: str) -> tuple[int, int]:
+    tokens = np.flatnonzero(mask)
+    if not tokens.size:
+        raise InputError("at least one token", "an empty mask", where)
+    first, last = int(tokens[0]), int(tokens[-1])
+    if last - first + 1 != tokens.size:
+        gap = first + int(np.flatnonzero(~mask[first : last + 1])[0])
+        raise InputError("one stretch of tokens", f"a gap at position {gap}", where)
+    return first, int(tokens.size)
+
+
+def _refuse_routes(padding: NDArray[Any], options: Options, where: str, tokens: str) -> None:
+    """Refuse padding that holds routes; -1, repeated ids and upward counting are what padding looks like."""
+    if not len(padding) or options.model.top_k == 1:
+        return
+    rows, columns = as_rows(padding, options.model, None, where)
+    ids = rows[:, columns[:, None] + np.arange(options.model.top_k)].astype(np.int64)
+    counting = (ids == ids[:, :1, :1] + np.arange(options.model.top_k)).all(axis=(1, 2))
+    ordered = np.sort(ids, axis=2)
+    repeated = (ordered[:, :, 1:] == ordered[:, :, :-1]).any(axis=2).all(axis=1)
+    routed = np.flatnonzero(~(repeated | counting | _slides(ids, options.model.experts)))
+    if routed.size:
+        remedy = "Mask and routes are misaligned: padded on the other side, or shifted?"
+        raise InputError(f"filler outside the {tokens}", f"{routed.size} rows with routes", where, remedy)
+
+
+def without_padding(
+    ids: NDArray[Any] | None, length: int, options: Options, where: str
+) -> NDArray[Any] | None:
+    """Return the first `length` rows of right-padded routes; what follows must be filler."""
+    if ids is None or ids.ndim == 1 or len(ids) <= length:
+        return ids
+    _refuse_routes(ids[length:], options, where, f"first {length} tokens")
+    return ids[:length]
+
+
+def _slides(ids: NDArray[np.int64], experts: int) -> NDArray[np.bool_]:
+    """Tell which rows count on from layer to layer modulo E."""
+    steps = np.diff(ids.reshape(len(ids), -1), axis=1)
+    slides: NDArray[np.bool_] = ((steps == 1) | (steps == 1 - experts)).all(axis=1)
+    return slides
+
+
+def read_jagged(source: Mapping[str, Any], options: Options) -> Iterator[Routes]:
+    """Yield the samples of a jagged batch: one row per token, ``cu_seqlens`` [N + 1] tells whose."""
+    ids = integer_array(source["routed_experts"], "routed_experts")
+    bounds = whole_numbers(
+        source["cu_seqlens"], "cu_seqlens", shape=(None,), high=len(ids) if ids.ndim else 0
+    )
+    lengths = np.diff(bounds)
+    if bounds.size < 2 or bounds[0] != 0 or bounds[-1] != len(ids) or (lengths < 1).any():
+        raise InputError(f"ascending cu_seqlens 0..{len(ids)}", f"{bounds.tolist()!s:.60}", "cu_seqlens")
+    for i, length in enumerate(lengths.tolist()):
+        yield Routes(ids[bounds[i] : bounds[i + 1]], options.length(i, length), where=f"sample {i}")
+
+
+def read_layers(source: Mapping[str, Any], options: Options) -> Iterator[Routes]:
+    """Yield the samples of per-layer arrays.
+
+    Parameters
+    ----------
+    source : mapping
+        ``layers``: one [tokens, K] array per layer; ``cu_seqlens`` for packed samples, or ``batch`` b for
+        sequence-major [s * b] tokens, whose lengths the caller gives.
+    options : Options
+        Model and lengths.
+    """
+    layers = [integer_array(layer, f"layer {i}") for i, layer in enumerate(source["layers"])]
+    for i, layer in enumerate(layers):
+        if layer.ndim != 2 or layer.shape != layers[0].shape:
+            expected = f"[tokens, {options.model.top_k}], the same in every layer"
+            raise InputError(expected, f"shape {layer.shape}", f"layer {i}")
+    if not layers:
+        raise InputError("at least one layer", "none", "layers")
+    tokens = layers[0].shape[0]
+    if source.get("cu_seqlens") is not None:
+        yield from read_jagged(
+            {"routed_experts": np.stack(layers, axis=1), "cu_seqlens": source["cu_seqlens"]}, options
+        )
+        return
+    batch = int(source.get("batch") or 1)
+    if batch < 1 or tokens % batch:
+        raise InputError(f"a batch that divides {tokens} tokens", f"{batch}", "batch")
+    for i in range(batch):
+        ids = np.stack([layer[i::batch] for layer in layers], axis=1)
+        length = options.length(i)
+        _refuse_routes(ids[length:], options, f"sample {i}", f"first {length} tokens")
+        yield Routes(ids[:length], length, where=f"sample {i}")

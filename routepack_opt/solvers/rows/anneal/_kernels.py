@@ -1,0 +1,166 @@
+"""Compiled annealing of a packing into a fixed number of cells, where the cost is what breaks the rules.
+
+Guarantees: the violation it returns is exact (0 means that every rule holds); the same arguments give the
+same packing; randomness is its own xorshift generator.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+@njit(cache=True, nogil=True)
+def _draw(state: int) -> int:
+    state ^= state << np.uint64(13)
+    state ^= state >> np.uint64(7)
+    state ^= state << np.uint64(17)
+    return state
+
+
+@njit(cache=True, nogil=True)
+def _move(item: int, cell: int, where: IntArray, after: IntArray, before: IntArray) -> None:
+    """Move an item into another cell's ring; the ring of cell c goes through the sentinel items + c."""
+    after[before[item]] = after[item]
+    before[after[item]] = before[item]
+    sentinel = where.size + cell
+    after[item] = after[sentinel]
+    before[item] = sentinel
+    before[after[sentinel]] = item
+    after[sentinel] = item
+    where[item] = cell
+
+
+@njit(cache=True, nogil=True)
+def _broken(load: int, held: int, cap: int, limit: int, fill: bool, penalty: int) -> int:
+    """Sum what one cell breaks, in tokens: overflow, samples over the limit, emptiness."""
+    total = max(0, load - cap) + penalty * max(0, held - limit)
+    return total + penalty if fill and held == 0 else total
+
+
+@njit(cache=True, nogil=True)
+def _spread(load: int, cap: int) -> float:
+    """Reward for slack that is concentrated in few cells, where large items can use it."""
+    slack = float(max(0, cap - load))
+    return 0.05 * slack * slack / cap
+
+
+@njit(cache=True, nogil=True)
+def anneal(
+    tokens: IntArray,
+    samples: IntArray,
+    start: IntArray,
+    low: IntArray,
+    high: IntArray,
+    cells: int,
+    cap: int,
+    limit: int,
+    dp: int,
+    share: int,
+    slot_offset: IntArray,
+    fill: bool,
+    blocked: IntArray,
+    seed: int,
+    proposals: int,
+    hot: float,
+    cold: float,
+) -> tuple[IntArray, int]:
+    """Anneal item relocations, exchanges of one for one and of one for two.
+
+    Item i may use the cells from ``low[i]`` to ``high[i]``. With ``share >= 0`` every slot (cell modulo
+    ``dp``) must hold that many samples, ``slot_offset`` of them already there; ``fill`` asks that no cell be
+    empty; ``blocked`` cells hold an oversize sample and take nothing. Temperatures are in tokens.
+    """
+    size = tokens.size
+    where = start.copy()
+    after = np.arange(size + cells)
+    before = np.arange(size + cells)
+    load = np.zeros(cells, np.int64)
+    held = np.zeros(cells, np.int64)
+    slot = slot_offset.copy()
+    for i in range(size):
+        c = where[i]
+        where[i] = -1
+        _move(i, c, where, after, before)
+        load[c] += tokens[i]
+        held[c] += samples[i]
+        slot[c % dp] += samples[i]
+    penalty = max(1, cap // 8)
+    broken = 0
+    for c in range(cells):
+        if not blocked[c]:
+            broken += _broken(load[c], held[c], cap, limit, fill, penalty)
+    if share >= 0:
+        for d in range(dp):
+            broken += penalty * abs(slot[d] - share)
+    if size == 0:
+        return where, broken
+    state = np.uint64(seed) | np.uint64(1)
+    temperature = hot
+    factor = (cold / hot) ** (1000.0 / max(1000, proposals))
+    for step in range(proposals):
+        if broken == 0:
+            break
+        if step % 1000 == 999:
+            temperature *= factor
+        state = _draw(state)
+        i = np.int64((state >> np.uint64(11)) % np.uint64(size))
+        if load[where[i]] <= cap and (state & np.uint64(1)):
+            state = _draw(state)  # a second chance to meet an overfull cell
+            i = np.int64((state >> np.uint64(11)) % np.uint64(size))
+        kind = np.int64(state >> np.uint64(4)) % 8
+        state = _draw(state)
+        draw = np.int64(state >> np.uint64(11))
+        a, j, k = where[i], -1, -1
+        if kind < 2:
+            b = low[i] + draw % (high[i] - low[i])
+        else:
+            j = draw % size
+            b = where[j]
+            if kind >= 5:
+                k = after[j] if after[j] < size else after[after[j]]
+                if k == j:
+                    k = -1
+        if a == b or blocked[b] or low[i] > b or high[i] <= b or (j >= 0 and (low[j] > a or high[j] <= a)):
+            continue
+        flow = tokens[i] - (tokens[j] if j >= 0 else 0) - (tokens[k] if k >= 0 else 0)
+        count = samples[i] - (samples[j] if j >= 0 else 0) - (samples[k] if k >= 0 else 0)
+        change = (
+            _broken(load[a] - flow, held[a] - count, cap, limit, fill, penalty)
+            + _broken(load[b] + flow, held[b] + count, cap, limit, fill, penalty)
+            - _broken(load[a], held[a], cap, limit, fill, penalty)
+            - _broken(load[b], held[b], cap, limit, fill, penalty)
+        )
+        if share >= 0 and a % dp != b % dp:
+            change += penalty * (
+                abs(slot[a % dp] - count - share) + abs(slot[b % dp] + count - share)
+                - abs(slot[a % dp] - share) - abs(slot[b % dp] - share)
+            )  # fmt: skip
+        delta = change - (
+            _spread(load[a] - flow, cap)
+            + _spread(load[b] + flow, cap)
+            - _spread(load[a], cap)
+            - _spread(load[b], cap)
+        )
+        if delta > 0:
+            state = _draw(state)
+            if float(state >> np.uint64(11)) / 9007199254740992.0 >= math.exp(-delta / temperature):
+                continue
+        broken += change
+        load[a] -= flow
+        load[b] += flow
+        held[a] -= count
+        held[b] += count
+        slot[a % dp] -= count
+        slot[b % dp] += count
+        _move(i, b, where, after, before)
+        if j >= 0:
+            _move(j, a, where, after, before)
+        if k >= 0:
+            _move(k, a, where, after, before)
+    return where, broken

@@ -1,0 +1,1 @@
+"""Column generation over cell patterns: dual bounds, dives, enumeration, branch and price."""

@@ -1,0 +1,177 @@
+"""Column generation as a stage of certification: bound, dives, enumeration, branch and price, row by row.
+
+Guarantees: a class's bound rises only by a proof that its certificate holds, and its packing changes only to
+one that keeps every rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from routepack_opt.bounds.rows import WeightBound
+from routepack_opt.certificates import RowBound
+from routepack_opt.solvers.rows.columns.branch import BranchAndPrice
+from routepack_opt.solvers.rows.columns.dive import dive
+from routepack_opt.solvers.rows.columns.enumeration import Enumeration, enumerate_within, solve_cover
+from routepack_opt.solvers.rows.columns.generate import Columns, generate, items_of, patterns_of, table_fits
+from routepack_opt.solvers.rows.columns.master import IntArray, Sizes
+from routepack_opt.solvers.rows.heuristics import first_fit_decreasing
+from routepack_opt.solvers.rows.state import ClassState, RowState
+
+COARSE_CAPS = (768, 3072)
+STORED_PATTERNS = 20_000
+
+
+def coarse_bounds(state: RowState) -> None:
+    """Bound by column generation on tokens rounded down to few values, which large capacities need.
+
+    A set of items that fits also fits with all tokens divided and rounded down, so the weights stay valid.
+    """
+    for known in state.classes:
+        bins = known.bins
+        for cap in COARSE_CAPS:
+            unit = -(-bins.cap // cap)
+            if known.closed or not bins.items.size or unit < 2 or state.remaining <= 0:
+                break
+            tokens = bins.tokens // unit
+            kept = tokens > 0
+            sizes, index = Sizes.of(tokens[kept], bins.cap // unit)
+            if not sizes.size.size or not table_fits(sizes):
+                break
+            start = [] if known.where is None else patterns_of(known.where[kept], index, sizes.size.size)
+            deadline = state.clock() + state.remaining / 3
+            columns = generate(sizes, start, known.target_bins + 1, deadline, state.clock)
+            weights = np.zeros_like(tokens)
+            weights[kept] = columns.bound.weights[index]
+            source = f"column generation, tokens in units of {unit}"
+            known.raise_lower(state.task.size, WeightBound(weights, columns.bound.k, source))
+
+
+@dataclass
+class _Problem:
+    """One class in the cutting stock view."""
+
+    state: RowState
+    known: ClassState
+    sizes: Sizes
+    index: IntArray
+
+    @property
+    def packs(self) -> bool:
+        """Whether patterns respect all rules of the class, so that packings may come from them."""
+        return self.known.bins.max_samples is None
+
+    def offer(self, patterns: list[IntArray] | None) -> bool:
+        """Offer a cover as a packing; whether it was one."""
+        where = None if patterns is None else items_of(patterns, self.index)
+        if where is None:
+            return False
+        self.known.offer(where, int(where.max()) + 1)
+        return True
+
+
+def column_bounds(state: RowState) -> None:
+    """Raise the bound of each class by column generation on its exact tokens, in a third of the time left."""
+    for problem in _problems(state):
+        _raise(problem, state.clock() + state.remaining / 3)
+
+
+def column_stage(state: RowState) -> None:
+    """Close each class by column generation on its exact tokens, one row count after the other."""
+    for problem in _problems(state):
+        while not problem.known.closed and not state.closed and state.remaining > 0:
+            columns, count = _raise(problem, state.deadline)
+            if not problem.packs or not _decide(problem, columns, count):
+                break
+
+
+def _problems(state: RowState) -> list[_Problem]:
+    """Cutting stock views of the open classes whose pricing table fits memory."""
+    found = []
+    for known in state.classes:
+        if known.bins.items.size and not known.closed:
+            sizes, index = Sizes.of(known.bins.tokens, known.bins.cap)
+            if table_fits(sizes):
+                found.append(_Problem(state, known, sizes, index))
+    return found
+
+
+def _raise(problem: _Problem, deadline: float) -> tuple[Columns, int]:
+    """Generate columns until the bound stops rising; the last columns and the shared bins still open."""
+    state, known, sizes = problem.state, problem.known, problem.sizes
+    patterns = known.patterns or []
+    if known.where is not None or not patterns:
+        where = first_fit_decreasing(known.bins)[0] if known.where is None else known.where
+        patterns = patterns + patterns_of(where, problem.index, sizes.size.size)
+    while True:
+        lower, count = known.lower, state.class_target(known)
+        columns = generate(sizes, patterns, count + 1, deadline, state.clock)
+        known.patterns = patterns = columns.master.patterns
+        bound = columns.bound
+        known.raise_lower(state.task.size, WeightBound(bound.weights[problem.index], bound.k, bound.source))
+        if known.lower == lower or state.closed or state.clock() >= deadline:
+            return columns, count
+
+
+def _decide(problem: _Problem, columns: Columns, count: int) -> bool:
+    """Decide whether ``count`` bins do: by a dive, by enumeration, by branch and price, by random dives."""
+    state, sizes = problem.state, problem.sizes
+    limit = state.clock() + state.remaining / 4
+    if problem.offer(dive(sizes, columns, count, limit, None, state.clock)):
+        return True
+    found = enumerate_within(sizes, columns, count, state.remaining) if state.remaining > 0 else None
+    if found is not None:
+        status, chosen = solve_cover(sizes, found.patterns, count, state.remaining / 3)
+        if status == "infeasible":
+            _excluded(problem, count, _enumeration_evidence(problem, found, count))
+            return True
+        if problem.offer(chosen):
+            return True
+    search = BranchAndPrice(state.clock() + state.remaining / 2, state.clock)
+    status, chosen = search.search(sizes, columns.master.patterns, count)
+    if status == "infeasible":
+        _excluded(problem, count, _search_evidence(search, count))
+        return True
+    if problem.offer(chosen):
+        return True
+    seed = 0
+    while state.remaining > 0:
+        if problem.offer(dive(sizes, columns, count, state.deadline, seed, state.clock)):
+            return True
+        seed += 1
+    return False
+
+
+def _excluded(problem: _Problem, count: int, evidence: dict[str, Any]) -> None:
+    """Note that ``count`` shared bins are too few."""
+    known = problem.known
+    rows = known.bins.rows_of_bins(count + 1)
+    known.raise_rows(RowBound(rows, row_class=known.bins.row_class, **evidence))
+
+
+def _enumeration_evidence(problem: _Problem, found: Enumeration, count: int) -> dict[str, Any]:
+    import ortools
+
+    weights = np.zeros(problem.state.task.size, dtype=np.int64)
+    weights[problem.known.bins.items] = found.weights[problem.index]
+    few = len(found.patterns) <= STORED_PATTERNS
+    details = {
+        "bins": count,
+        "least": found.least,
+        "patterns": len(found.patterns),
+        "list": [np.repeat(problem.sizes.size, p).tolist() for p in found.patterns] if few else None,
+        "unit": problem.known.bins.unit,
+        "solver": f"OR-Tools CP-SAT {ortools.__version__}",
+    }
+    return {
+        "kind": "enumeration", "source": "pattern enumeration and exact cover", "weights": weights,
+        "k": found.k, "details": details,
+    }  # fmt: skip
+
+
+def _search_evidence(search: BranchAndPrice, count: int) -> dict[str, Any]:
+    details = {"model": "branch and price", "solver": "routepack_opt", "bins": count, "nodes": search.nodes}
+    return {"kind": "solver-claim", "source": "branch and price", "details": details}

