@@ -199,8 +199,11 @@ def test_one_expert_per_token_needs_a_mask():
     masked = read([ids], model, lengths=[4], mask=[[True, False, True]], policy="count")
     assert masked.counts[0, :, 0].tolist() == [0, 0]
     assert masked.report.missing.tolist() == [1]
-    with pytest.raises(InputError, match="mask of 3 rows"):
-        read([ids], model, lengths=[4], mask=[[True, False]])
+    for wrong in ([True, False], np.zeros(0, bool)):
+        with pytest.raises(InputError, match="mask of 3 rows"):
+            read([ids], model, lengths=[4], mask=[wrong])
+    with pytest.raises(InputError, match="mask of booleans"):
+        read([ids], model, lengths=[4], mask=[[0.5, 1.0, 1.0]])
 
 
 def test_the_last_of_n_rows_counts_when_it_is_a_route_and_not_when_it_is_filler():
