@@ -123,6 +123,8 @@ def changed(row, layer, value, ids=GOOD):
         (GOOD[:, :3], "3 layers"),
         (GOOD[:, :, :3], "top_k = 4"),
         (np.concatenate([GOOD, GOOD[:, :, :1]], axis=2), "fused shared expert"),
+        (np.concatenate([GOOD, GOOD[:, :, :1]], axis=2).reshape(9, 20), "fused shared expert"),
+        (np.concatenate([GOOD, GOOD[:, :, :1]], axis=2).ravel(), "fused shared expert"),
         (GOOD.ravel()[:-1], "9 or 10 rows"),
         (GOOD.astype(float), "float64"),
         (GOOD[None, None], "1 to 3 axes"),
@@ -238,6 +240,8 @@ def test_flat_routes_with_two_readings_ask_for_the_layer_axis():
         ({"lengths": [10], "layer_axis": "some"}, "layer_axis"),
         ({"lengths": [10], "routing": "sure"}, "routing"),
         ({"lengths": [10], "prompt_ids": [1, 2]}, "prompt_ids"),
+        ({"lengths": [10], "mask": [[True] * 9] * 2}, "2 samples, as many as masks"),
+        ({"lengths": [10], "mask": []}, "0 samples, as many as masks"),
     ],
 )
 def test_bad_options_are_named(options, words):
