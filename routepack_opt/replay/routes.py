@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from routepack_opt.errors import InputError
 from routepack_opt.model import MoEModel
+from routepack_opt.replay.npzfiles import ArrayStream, Stream
 
 LayerAxis = Literal["all", "moe"]
 
@@ -59,6 +60,14 @@ def integer_array(values: Any, where: str) -> NDArray[Any]:
     if array.dtype.kind not in "iu":
         raise InputError("integer expert ids", f"dtype {array.dtype}", where)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def row_stream(values: Any, where: str) -> Stream | ArrayStream:
+    """Return routes of several samples as rows to be taken in order."""
+    stream = values if isinstance(values, Stream) else ArrayStream(integer_array(values, where))
+    if not stream.shape:
+        raise InputError("[rows, layers, top-k]", "a scalar", where)
+    return stream
 
 
 def layer_columns(
