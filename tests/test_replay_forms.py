@@ -216,6 +216,8 @@ def test_a_lost_prompt_part_is_missing():
         ([{"parts": [], "length": 3}], "a list in parts"),
         ([{"message_log": [{"routed_experts": []}]}], "token_ids in every message"),
         ({"routed_experts": np.zeros((1, 5, 8, 4), int)}, "side="),
+        ([{"routed_experts": None, "length": 4, "token_ids": [1, 2]}], "2 tokens, but length = 4"),
+        ([{"routed_experts": None, "length": 4, "token_ids": "ab"}], "a list of tokens"),
         (3, "a path, mapping"),
         (["AAAA"], "fit none"),
     ],
