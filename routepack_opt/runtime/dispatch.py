@@ -21,6 +21,7 @@ __all__ = ["LayerMap", "map_dispatcher", "map_experts_module", "remap_ids", "rem
 
 Observer = Callable[[Tensor], None]
 _MARK = "_routepack_map"
+_ID_ARGUMENTS = ("top_k_index", "router_indices")
 
 
 class LayerMap:
@@ -147,12 +148,13 @@ def map_experts_module(experts: nn.Module, layer_map: LayerMap) -> Callable[[], 
     _claim(experts, layer_map)
 
     def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        ids = kwargs["top_k_index"] if "top_k_index" in kwargs else args[1]
+        name = next((name for name in _ID_ARGUMENTS if name in kwargs), None)
+        ids = args[1] if name is None else kwargs[name]
         layer_map.observe(ids)
         slots = remap_ids(ids, layer_map.slot_of_expert)
-        if "top_k_index" in kwargs:
-            return args, {**kwargs, "top_k_index": slots}
-        return (args[0], slots, *args[2:]), kwargs
+        if name is None:
+            return (args[0], slots, *args[2:]), kwargs
+        return args, {**kwargs, name: slots}
 
     handle = experts.register_forward_pre_hook(hook, with_kwargs=True)
 
