@@ -84,7 +84,9 @@ def generate(
     master = Master(sizes, patterns)
     solved = master.solve(deadline - clock())
     if solved is None:
-        return Columns(master, WeightBound(sizes.size, sizes.cap, "sum of tokens"), 0, float("inf"), np.empty(0), False)
+        return Columns(
+            master, WeightBound(sizes.size, sizes.cap, "sum of tokens"), 0, float("inf"), np.empty(0), False
+        )
     value, use, dual = solved
     center = dual
     best, best_bins, best_ratio = WeightBound(sizes.size, sizes.cap, "sum of tokens"), 0, 0.0
