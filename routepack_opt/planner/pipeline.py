@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ _ROWS_SHARE = 0.3  # of the deadline that the row certificate may take
 _SEED_SHARE = 0.2  # and the seeds
 _FINISH = 3.0  # times the cost of scoring one layout is kept for what follows the search
 _FLOOR = 0.004  # seconds kept at least
+_FIRST_SHARE = 0.65  # of the search before the placement is refined for its rows
+_WARM = 1e-5  # hottest temperature of the search after that
 
 
 def plan(
@@ -180,14 +182,10 @@ class _Planning:
         """Place the experts, near the previous placement when there is one."""
         from routepack_opt.solvers.placing import place
 
-        previous = self.request.previous.placement if self.request.previous is not None else None
         if self.request.placement is not None:
-            placement = self.request.placement
-            start = previous or Placement.identity(
-                placement.num_layers, placement.num_experts, placement.ranks
-            )
-            self.moves = placement.moves_from(start)
-            return placement
+            self.moves = self.request.placement.moves_from(self.start_of(self.request.placement))
+            return self.request.placement
+        previous = self.request.previous.placement if self.request.previous is not None else None
         paper = self.request.method == "paper"
         result = place(self.problem, method="lpt" if paper else "refined", previous=previous)
         self.moves = result.moves
@@ -209,8 +207,7 @@ class _Planning:
         """Build seeds and anneal; returns the cells, the rung and why it is not the first one."""
         from routepack_opt.solvers.seeding import build_seeds
 
-        paper = self.request.method == "paper"
-        parameters = PAPER if paper else AnnealingParameters()
+        parameters = self.parameters()
         share = self.timer.left(_SEED_SHARE)
         until = None if share is None else self.timer.clock() + share
         seeds = build_seeds(
@@ -222,7 +219,7 @@ class _Planning:
             seed=self.request.seed,
             trials=max(parameters.population - 2, 0),
             population=parameters.population,
-            method="paper" if paper else "annealing",
+            method="paper" if self.request.method == "paper" else "annealing",
             deadline=None if until is None else (lambda: self.timer.clock() >= until),
         )
         best = min(seeds, key=lambda seed: seed.score.components)
@@ -234,16 +231,13 @@ class _Planning:
         if self.problem.items.size == rows * self.problem.topology.dp == 1:
             return best.cell_of_item, "annealed", None
         cells = [seed.cell_of_item for seed in ([best] + [s for s in seeds if s is not best])]
-        result = self.anneal(demand, cells, rows, parameters, self._proposals())
+        first = _FIRST_SHARE if self.request.refine_placement else 1.0
+        result = self.anneal(demand, cells, rows, parameters, self._proposals(first), first)
         if result.score > best.score.components:
             raise AssertionError("the search lost its best seed")
-        rung = (
-            "incumbent"
-            if self.timer.limit is not None and len(result.trace) < parameters.levels
-            else "annealed"
-        )
-        reason = "the deadline ended the search early" if rung == "incumbent" else None
-        return result.cell_of_item, rung, reason
+        if len(result.trace) < parameters.levels:
+            return result.cell_of_item, "incumbent", "the deadline ended the search early"
+        return result.cell_of_item, "annealed", None
 
     def _own_cells(self, rows: int) -> IntArray | None:
         usable = self.own is not None and self.own_broken is None and self.own.rows == rows
@@ -256,10 +250,10 @@ class _Planning:
             return None
         return previous.layout.cell_of_item(self.problem)
 
-    def _proposals(self) -> int | None:
+    def _proposals(self, share: float) -> int | None:
         if self.timer.limit is not None:
             return None
-        return (self.request.budget or default_budget(self.problem)).proposals
+        return int((self.request.budget or default_budget(self.problem)).proposals * share)
 
     def anneal(
         self,
@@ -268,8 +262,10 @@ class _Planning:
         rows: int,
         parameters: AnnealingParameters,
         proposals: int | None,
+        share: float = 1.0,
     ) -> AnnealingResult:
-        """Run population annealing on the request's executor and keep its trace."""
+        """Run population annealing on the request's executor, for a share of the time, and keep its trace."""
+        left = self.timer.left(share)
         with _executor(self.request) as executor:
             result = anneal(
                 self.problem,
@@ -279,7 +275,7 @@ class _Planning:
                 seed=self.request.seed,
                 parameters=parameters,
                 proposals=proposals,
-                deadline=self.timer.stop if proposals is None else None,
+                deadline=None if left is None else self.timer.clock() + left,
                 clock=self.timer.clock,
                 executor=executor,
                 progress=lambda level: self.request.tell("level", level=level),
@@ -292,7 +288,22 @@ class _Planning:
         self, placement: Placement, demand: Any, cells: IntArray, rows: int
     ) -> tuple[Placement, Any, IntArray]:
         """Move experts for the rows found, repack warm, and keep the result when the exact score improves."""
-        return placement, demand, cells
+        from routepack_opt.planner.alternation import placement_for_rows
+
+        problem = self.problem
+        layout = Layout.from_items(problem, cells, rows)
+        refined = placement_for_rows(problem, placement, layout, self.timer.late)
+        if refined == placement or self.timer.late():
+            return placement, demand, cells
+        before = score_of(problem, loads_of(problem, demand, layout))
+        new_demand = refined.demand(problem.item_counts)
+        warm = replace(self.parameters(), hottest=_WARM, coldest=min(_WARM, self.parameters().coldest))
+        result = self.anneal(new_demand, [cells], rows, warm, self._proposals(1 - _FIRST_SHARE))
+        self.request.tell("alternation", before=before.primary, after=result.score[0])
+        if result.score >= before.components:
+            return placement, demand, cells
+        self.moves = refined.moves_from(self.start_of(refined))
+        return refined, new_demand, result.cell_of_item
 
     def assemble(
         self,
@@ -364,8 +375,6 @@ def _held(certificate: RowCertificate) -> tuple[int, IntArray]:
 
 def _with_packing(found: RowCertificate, packing: IntArray, rows: int) -> RowCertificate:
     """Return the certificate with the trainer's own packing, which has fewer rows than the best known."""
-    from dataclasses import replace
-
     status = "certified" if found.lower_bound == rows else "best_known"
     return replace(found, rows=rows, packing=packing, status=status)
 
