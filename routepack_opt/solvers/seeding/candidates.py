@@ -83,10 +83,10 @@ def evaluate(
     return Seed(frozen(target[cells]), score, origin, frozen(features))
 
 
-def _peaks(problem: Problem, routed: npt.NDArray[Any], target: IntArray, rows: int) -> IntArray:
+def _peaks(problem: Problem, routed: IntArray, target: IntArray, rows: int) -> IntArray:
     """Busiest rank's load of every row, shard and layer, int64 (R, G, L)."""
     shards = problem.topology.num_shards
-    blocks = np.zeros((rows * shards, *routed.shape[1:]), routed.dtype)
+    blocks = np.zeros((rows * shards, *routed.shape[1:]), np.int64)
     kernels.add_cells(routed, blocks_of(problem, target), blocks)
     peaks = np.zeros(blocks.shape[:2], np.int64)
     kernels.layer_peaks(blocks, peaks)
