@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from routepack_opt.arrays import IntArray, frozen
+from routepack_opt.arrays import IntArray
 from routepack_opt.problem import Problem
 from routepack_opt.solvers.seeding._kernels import pairing as kernels
+from routepack_opt.solvers.seeding.rectangle import read_only
 
 
 class CellSums(NamedTuple):
@@ -37,7 +38,7 @@ def sum_cells(problem: Problem, demand: npt.NDArray[Any], cells: IntArray, count
     """Sum the items of `count` cells: `demand` is q (M, L, P), `cells` the cell of every item."""
     items = problem.items
     routed = np.zeros((count, *demand.shape[1:]), np.int64)
-    kernels.add_demand(frozen(demand.view()), cells, routed)
+    kernels.add_demand(read_only(demand), read_only(cells), routed)
     tokens, squares = np.zeros(count, np.int64), np.zeros(count, np.int64)
     np.add.at(tokens, cells, items.tokens)
     np.add.at(squares, cells, items.squares)
