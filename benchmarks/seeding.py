@@ -1,8 +1,8 @@
 """Time and quality of the initial population: the paper's Algorithm 2 against the wider pool.
 
 Run ``python benchmarks/seeding.py [--large]`` from the repository root. Quality is the best seed's primary
-score over that of the certificate's packing, on the shipped windows (D = 8, P = 8, C = 2048). Times are the best of
-three after the kernels are ready, and only comparable within one run.
+score over that of the certificate's packing, on the shipped windows (D = 8, P = 8, C = 2048). Times are the
+best of three after the kernels are ready, and only comparable within one run.
 """
 
 import sys
