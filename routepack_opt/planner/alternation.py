@@ -1,7 +1,7 @@
 """Row-aware placement: once the rows are known, move experts so that the rows' busiest ranks get lighter.
 
-Guarantees: the loads handed to the refinement are exactly those of the layout; whether the refined placement is
-kept is decided by the planner, by the exact score.
+Guarantees: the loads handed to the refinement are exactly those of the layout; whether the refined placement
+is kept is decided by the planner, by the exact score.
 """
 
 from __future__ import annotations

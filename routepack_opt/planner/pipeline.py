@@ -191,6 +191,16 @@ class _Planning:
         self.moves = result.moves
         return result.placement
 
+    def start_of(self, placement: Placement) -> Placement:
+        """Return where the experts are now: the previous plan's placement, or identity."""
+        if self.request.previous is not None:
+            return self.request.previous.placement
+        return Placement.identity(placement.num_layers, placement.num_experts, placement.ranks)
+
+    def parameters(self) -> AnnealingParameters:
+        """Return the shape of the search."""
+        return PAPER if self.request.method == "paper" else AnnealingParameters()
+
     def compare(self, placement: Placement, rows: int, packing: IntArray, demand: Any) -> Comparison | None:
         """Measure the baselines, and learn what must be kept of the time for finishing."""
         before = self.timer.clock()
