@@ -20,9 +20,9 @@ from routepack_opt.planner.clock import Timer
 from routepack_opt.planner.comparison import Comparison, compare_layouts
 from routepack_opt.planner.request import Method, OwnLayout, Progress, Request
 from routepack_opt.plans import Plan
-from routepack_opt.plans.snapshot import take_snapshot
+from routepack_opt.plans.snapshot import Snapshot, Table, take_snapshot
 from routepack_opt.problem import Problem
-from routepack_opt.scoring import load_metrics, loads_of, score_of
+from routepack_opt.scoring import Score, load_metrics, loads_of, score_of
 from routepack_opt.solvers.annealing.parameters import PAPER, AnnealingParameters, Budget
 from routepack_opt.solvers.annealing.population import (
     AnnealingResult,
@@ -34,8 +34,8 @@ from routepack_opt.solvers.annealing.population import (
 
 _ROWS_SHARE = 0.3  # of the deadline that the row certificate may take
 _SEED_SHARE = 0.2  # and the seeds
-_FINISH = 3.0  # times the cost of scoring one layout is kept for what follows the search
-_FLOOR = 0.004  # seconds kept at least
+_FINISH = 2.0  # times the cost of describing one layout is kept for what follows the search
+_FLOOR = 0.006  # seconds kept at least
 _FIRST_SHARE = 0.65  # of the search before the placement is refined for its rows
 _WARM = 1e-5  # hottest temperature of the search after that
 
@@ -156,11 +156,15 @@ class _Planning:
         placement = self.place()
         demand = placement.demand(self.problem.item_counts)
         self.request.tell("placement", moves=self.moves)
+        bounds = self.bounds(rows, demand)
         comparison = self.compare(placement, rows, packing, demand)
         cells, rung, reason = self.search(placement, demand, rows, packing)
         if self.request.refine_placement and rung != "seed":
+            start = placement
             placement, demand, cells = self.alternate(placement, demand, cells, rows)
-        return self.assemble(certificate, placement, demand, cells, rung, reason, comparison)
+            if placement is not start:
+                bounds = self.bounds(rows, demand)
+        return self.assemble(certificate, placement, demand, cells, rung, reason, comparison, bounds)
 
     def certify(self) -> RowCertificate:
         """Find the row count; a feasible own layout with fewer rows lowers it."""
@@ -201,15 +205,33 @@ class _Planning:
         """Return the shape of the search."""
         return PAPER if self.request.method == "paper" else AnnealingParameters()
 
+    def bounds(self, rows: int, demand: Any) -> tuple[int, int]:
+        """Bound the primary component under the placement and over all placements."""
+        from routepack_opt.bounds.score import any_placement_bound, placement_bound
+
+        own = placement_bound(self.problem, rows, demand).primary
+        return own, any_placement_bound(self.problem, rows).primary
+
     def compare(self, placement: Placement, rows: int, packing: IntArray, demand: Any) -> Comparison | None:
-        """Measure the baselines, and learn what must be kept of the time for finishing."""
+        """Measure the baselines, and learn how much of the time must be kept for what follows the search."""
         before = self.timer.clock()
-        layout = Layout.from_items(self.problem, packing, rows)
-        score_of(self.problem, loads_of(self.problem, demand, layout))
+        self.describe(placement, demand, Layout.from_items(self.problem, packing, rows), {}, ())
         self.timer.reserve = max(_FLOOR, _FINISH * (self.timer.clock() - before))
         if not self.request.baselines or self.timer.late():
             return None
         return compare_layouts(self.problem, placement, rows, packing, self.own)
+
+    def describe(
+        self, placement: Placement, demand: Any, layout: Layout, table: Table, notes: tuple[str, ...]
+    ) -> tuple[Layout, Score, Snapshot]:
+        """Order the rows, validate, score in full, and take the numbers of a layout."""
+        problem = self.problem
+        loads = loads_of(problem, demand, layout.validate(problem))
+        if problem.rules.row_order == "largest_first":
+            layout = layout.permuted_rows(np.argsort(-loads.tokens.max(axis=1), kind="stable"))
+            loads = loads_of(problem, demand, layout)
+        table = dict(table) | {"routepack": load_metrics(problem, placement, loads)}
+        return layout, score_of(problem, loads), take_snapshot(problem, placement, loads, table, notes)
 
     def search(
         self, placement: Placement, demand: Any, rows: int, packing: IntArray
@@ -303,10 +325,13 @@ class _Planning:
         problem = self.problem
         layout = Layout.from_items(problem, cells, rows)
         refined = placement_for_rows(problem, placement, layout, self.timer.late)
-        if refined == placement or self.timer.late():
-            return placement, demand, cells
         before = score_of(problem, loads_of(problem, demand, layout))
-        new_demand = refined.demand(problem.item_counts)
+        if self.timer.late():
+            return placement, demand, cells
+        if refined == placement:
+            refined, new_demand = placement, demand  # the rest of the search goes on where it was
+        else:
+            new_demand = refined.demand(problem.item_counts)
         warm = replace(self.parameters(), hottest=_WARM, coldest=min(_WARM, self.parameters().coldest))
         result = self.anneal(new_demand, [cells], rows, warm, self._proposals(1 - _FIRST_SHARE))
         self.request.tell("alternation", before=before.primary, after=result.score[0])
@@ -324,30 +349,22 @@ class _Planning:
         rung: str,
         reason: str | None,
         comparison: Comparison | None,
+        bounds: tuple[int, int],
     ) -> Plan:
-        """Order the rows, validate, score in full, bound, and describe."""
-        from routepack_opt.bounds.score import any_placement_bound, placement_bound
-
-        problem, rows = self.problem, int(certificate.rows or 0)
-        layout = Layout.from_items(problem, cells, rows).validate(problem)
-        loads = loads_of(problem, demand, layout)
-        if problem.rules.row_order == "largest_first":
-            layout = layout.permuted_rows(np.argsort(-loads.tokens.max(axis=1), kind="stable"))
-            loads = loads_of(problem, demand, layout)
-        score = score_of(problem, loads)
-        table = dict(comparison.table) if comparison is not None else {}
-        table["routepack"] = load_metrics(problem, placement, loads)
-        notes = comparison.notes if comparison is not None else ()
+        """Put the plan together."""
+        table, notes = (comparison.table, comparison.notes) if comparison is not None else ({}, ())
+        layout = Layout.from_items(self.problem, cells, int(certificate.rows or 0))
+        layout, score, snapshot = self.describe(placement, demand, layout, table, notes)
         return Plan(
             layout=layout,
             placement=placement,
             rows=certificate,
             score=score,
-            bound=placement_bound(problem, rows, demand).primary,
-            bound_any=any_placement_bound(problem, rows).primary,
+            bound=bounds[0],
+            bound_any=bounds[1],
             rung=rung,
             reason=reason,
-            snapshot=take_snapshot(problem, placement, loads, table, notes),
+            snapshot=snapshot,
             provenance=self.provenance(),
             trace=tuple(asdict(level) for level in self.trace),
         )
