@@ -121,14 +121,14 @@ def _combine(problem: Problem, rows: int, peaks: IntArray, table: npt.NDArray[An
         fullest_bin(_shared_cost(problem, work, table), len(sizes)),
         fullest_bin(work.sum(axis=0) + _expert_average(problem, table), sum(sizes)),  # of one cell
     )
-    step = _step(problem)
+    step = _step(problem, work)
     primary, total, row_peak = (-(-value // step) * step for value in (primary, total, row_peak))
     return ScoreBound(primary, total, row_peak, problem.denominator)
 
 
-def _step(problem: Problem) -> int:
-    """Greatest common divisor of all scaled coefficients: every score is a multiple of it."""
-    parts = [*problem.linear.tolist(), *problem.quadratic.tolist()]
+def _step(problem: Problem, work: IntArray) -> int:
+    """Greatest common divisor of all works: every score is a multiple of it."""
+    parts = np.gcd.reduce(work, axis=1).tolist()
     return math.gcd(*parts, problem.expert_unit if problem.window.num_layers else 0) or 1
 
 
@@ -148,7 +148,7 @@ def _stragglers(problem: Problem, work: IntArray, sizes: list[int]) -> list[int]
     for linear, quadratic, stage in zip(problem.linear, problem.quadratic, work, strict=True):
         cell = int(linear) * cap + int(quadratic) * cap * longest
         bound = total_straggler(stage, items.alone, cell, sizes)
-        step = math.gcd(int(linear), int(quadratic)) or 1
+        step = int(np.gcd.reduce(stage)) or 1
         result.append(-(-bound // step) * step)
     return result
 
