@@ -36,6 +36,7 @@ _PACKAGES = (
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("show")(show)
+    app.command("plot")(plot)
     app.command("versions")(versions)
 
 
@@ -59,6 +60,21 @@ def show(
             print_plan(plan)
     else:
         raise FormatError("a window or plan file", f"a {kind} file", str(file))
+
+
+def plot(
+    plan: Annotated[Path, typer.Argument(help="Plan file.", metavar="PLAN")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="PNG, SVG or PDF file to write.")],
+    which: Annotated[str, typer.Option(help="plan (all), rows, ranks, fill or search.")] = "plan",
+) -> None:
+    """Draw a plan: rows by cost, rank loads before and after, token fill, and the search.
+
+    Example: routepack plot plan.npz -o plan.png
+    """
+    from routepack_opt.plotting import save_plot
+
+    save_plot(Plan.load(plan), output, which)
+    out.print(f"written to {output}")
 
 
 def versions(json: o.Json = False) -> None:
