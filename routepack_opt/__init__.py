@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from .layout import Layout as Layout
     from .model import MoEModel as MoEModel
     from .placement import Placement as Placement
+    from .planner import AnnealingParameters as AnnealingParameters
     from .planner import Budget as Budget
+    from .planner import Mix as Mix
     from .planner import plan as plan
     from .planner import warm_up as warm_up
     from .plans import Plan as Plan
@@ -54,7 +56,9 @@ _PUBLIC = {
     "Layout": "layout",
     "MoEModel": "model",
     "Placement": "placement",
+    "AnnealingParameters": "planner",
     "Budget": "planner",
+    "Mix": "planner",
     "plan": "planner",
     "warm_up": "planner",
     "Plan": "plans",
