@@ -4,7 +4,7 @@ Own implementation of the published algorithm; bin k goes to slot k mod D, and s
 until D divides their number.
 """
 
-from ffd import deal, fill_up
+from benchmarks.peers.ffd import deal, fill_up
 
 
 def pack(lengths, capacity, dp, rules=None):
