@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+
 from benchmarks.peers.ffd import first_fit
 from benchmarks.row_windows import problem_of
-
 from routepack_opt.models.rows.arcflow import arcflow, reflect
 from routepack_opt.models.rows.export import write_flow
 from routepack_opt.solvers.highs import quiet_highs

@@ -1,7 +1,7 @@
 """NeMo RL's modified first fit decreasing (Johnson and Garey 1985), leftovers to the emptiest bin.
 
-Own implementation of the published algorithm; bin k goes to slot k mod D, and single samples open further bins
-until D divides their number.
+Own implementation of the published algorithm; bin k goes to slot k mod D, and single samples open further
+bins until D divides their number.
 """
 
 from benchmarks.peers.ffd import deal, fill_up
