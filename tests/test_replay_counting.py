@@ -165,6 +165,7 @@ def test_policies_count_what_is_there_or_rescale_it():
 def test_a_sample_without_routes_borrows_the_profile_of_the_window():
     result = read([None, GOOD], MODEL, lengths=[10, 10], policy="rescale")
     assert result.report.borrowed.tolist() == [True, False]
+    assert result.report.as_dict()["borrowed"] == [0]
     assert (result.counts[0] == result.counts[1]).all()
     assert not read([None, GOOD], MODEL, lengths=[10, 10], policy="count").counts[0].any()
     with pytest.raises(InputError, match="one valid row"):

@@ -65,16 +65,20 @@ class ReplayReport:
         return {name: int(getattr(self, name).sum()) for name in names}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report in plain Python values, per-sample rows only for samples that lost any."""
-        lost = np.flatnonzero(self.kept < self.expected)
+        """Return the report in plain Python values; samples are listed only if they lost rows."""
         names = ("expected", "kept", "missing", "filler", "corrupt")
-        samples = [{"sample": int(i), **{name: int(getattr(self, name)[i]) for name in names}} for i in lost]
-        head = {"form": self.form, "policy": self.policy, "routing": self.routing}
+        lost = np.flatnonzero(self.kept < self.expected)
         return {
-            **head,
+            "form": self.form,
+            "policy": self.policy,
+            "routing": self.routing,
             "policy_version": self.policy_version,
             "rows": self.total,
-            "samples_with_losses": samples,
+            "longest_run": int(self.longest_run.max(initial=0)),
+            "samples_with_losses": [
+                {"sample": int(i), **{name: int(getattr(self, name)[i]) for name in names}} for i in lost
+            ],
+            "borrowed": np.flatnonzero(self.borrowed).tolist(),
         }
 
 
