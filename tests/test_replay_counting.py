@@ -10,6 +10,7 @@ from routepack_opt.errors import InputError
 from routepack_opt.model import MoEModel
 from routepack_opt.replay import read
 from routepack_opt.replay.policies import rescale
+from routepack_opt.replay.pool import in_order
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")
 
@@ -259,3 +260,19 @@ def test_routing_kind_and_policy_version_travel():
 def test_an_empty_replay_is_refused():
     with pytest.raises(InputError, match="at least one sample"):
         read([], MODEL, lengths=[])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_work_on_threads_is_ordered_lazy_and_raises_the_first_error(threads):
+    taken = []
+
+    def items():
+        for item in range(100):
+            taken.append(item)
+            yield item
+
+    results = in_order(lambda item: 60 // (50 - item), items(), threads)
+    assert [next(results) for _ in range(10)] == [60 // (50 - item) for item in range(10)]
+    assert len(taken) <= 10 + 2 * threads + 1
+    with pytest.raises(ZeroDivisionError):
+        list(results)

@@ -15,10 +15,11 @@ import numpy as np
 from routepack_opt.arrays import whole_numbers
 from routepack_opt.errors import InputError
 from routepack_opt.model import MoEModel
-from routepack_opt.replay.counting import Counting, SampleCount, count_sample, in_order
+from routepack_opt.replay.counting import Counting, SampleCount, count_sample
 from routepack_opt.replay.detection import find_form
 from routepack_opt.replay.options import Options
 from routepack_opt.replay.policies import rescale
+from routepack_opt.replay.pool import in_order
 from routepack_opt.replay.result import Policy, ReplayCounts, ReplayReport, Routing
 from routepack_opt.replay.routes import LayerAxis, Routes
 
