@@ -1,7 +1,7 @@
 """Work on a stream of items on threads, in order.
 
 Guarantees: results come in the order of the items and do not depend on the number of threads; only a few
-items are held at a time; the first error in that order is the one raised.
+items are held at a time; of several failing items the first one's error is raised.
 """
 
 from __future__ import annotations

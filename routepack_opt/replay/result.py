@@ -17,7 +17,7 @@ Routing = Literal["exact", "predicted"]
 Int64 = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ReplayReport:
     """Rows kept and lost, per sample (int64 [N] each) and in total.
 
@@ -82,7 +82,7 @@ class ReplayReport:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ReplayCounts:
     """Lengths and expert counts of one optimizer step.
 
