@@ -36,7 +36,8 @@ _STORAGES = {
     "BFloat16Storage": "uint16",  # bits only: numpy has no such type, and routes are never of it
     "UntypedStorage": "uint8",
 }
-_DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "bool", "float32", "float64")
+_FLOATS = ("float16", "float32", "float64")
+_DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "bool", "bfloat16", *_FLOATS)
 _LIMIT = 1 << 28  # bytes of the pickle itself: structure, not tensors
 
 
