@@ -84,3 +84,33 @@ def row_work(rows_load, slots, ranks, shard, base, unit):
             max(rank_loads(layer, slot, ranks)) for layer, slot in zip(row, slots, strict=True)
         )
     return work
+
+
+def best_split_of_busiest(loads, slots, ranks):
+    """Least maximum of the busiest rank and one other, over all others and all ways to split the two."""
+    per_rank = len(loads) // ranks
+    total = rank_loads(loads, slots, ranks)
+    top = total.index(max(total))
+    best = total[top]
+    for q in range(ranks):
+        if q != top:
+            pool = [loads[e] for e in range(len(loads)) if slots[e] // per_rank in (top, q)]
+            for chosen in combinations(range(len(pool)), per_rank):
+                load = sum(pool[k] for k in chosen)
+                best = min(best, max(load, sum(pool) - load))
+    return best
+
+
+def differencing(loads, ranks):
+    """Sorted rank loads of balanced largest differencing, with lists of sums."""
+    falling = sorted(loads, reverse=True)
+    groups = [falling[k : k + ranks] for k in range(0, len(falling), ranks)]
+    while len(groups) > 1:
+        widths = [max(group) - min(group) for group in groups]
+        a = widths.index(max(widths))
+        b = max((k for k in range(len(groups)) if k != a), key=lambda k: (widths[k], -k))
+        low = sorted(groups[b])
+        merged = [x + y for x, y in zip(sorted(groups[a], reverse=True), low, strict=True)]
+        groups[a] = merged
+        del groups[b]
+    return sorted(groups[0])

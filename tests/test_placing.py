@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routepack_opt.errors import InputError
-from routepack_opt.placement import Placement, placement_bound
+from routepack_opt.placement import Placement, hottest_bound, placement_bound
 from routepack_opt.solvers.placing import place, place_loads, refine_for_rows
 from routepack_opt.solvers.placing.budget import Option, choose_options
 
@@ -66,7 +66,7 @@ def test_no_placement_is_below_its_bound_and_a_met_bound_is_the_optimum(case):
     result = place_loads(loads, ranks)
     for row, peak, bound, met in zip(loads, result.peak, result.bound, result.bound_met, strict=True):
         least = oracle.optimum(row, ranks)
-        assert bound <= least <= peak
+        assert bound <= hottest_bound(np.array([row]), ranks)[0] <= least <= peak
         assert met == (peak == bound)
 
 
@@ -95,17 +95,17 @@ def test_refinement_takes_the_better_of_two_starts():
     assert (refined.peak - refined.bound).max() <= 20
 
 
-@given(layers())
-def test_each_swap_of_a_descent_is_the_best_there_is(case):
+@pytest.mark.parametrize(("ranks", "per_rank"), [(2, 5), (3, 3), (6, 3), (8, 2)])
+def test_each_swap_of_a_descent_is_the_best_there_is(ranks, per_rank):
     from routepack_opt.solvers.placing._kernels import descend
 
-    loads, ranks = case
-    for row in loads:
-        slots = np.arange(len(row))
+    rng = np.random.default_rng(ranks)
+    for largest in (3, 40, 10**6):
+        row = rng.integers(0, largest, ranks * per_rank)
+        now = rng.permutation(row.size).tolist()
         swaps, peaks = np.zeros((200, 2), np.int64), np.zeros(200, np.int64)
-        order = np.argsort(-np.array(row), kind="stable")
-        steps = descend(np.array(row), order, slots.copy(), ranks, swaps, peaks)
-        now = list(range(len(row)))
+        order = np.argsort(-row, kind="stable")
+        steps = descend(row, order, np.array(now), ranks, swaps, peaks)
         for (a, b), peak in zip(swaps[:steps].tolist(), peaks[:steps].tolist(), strict=True):
             best = min(found for found, _ in oracle.swaps(row, now, ranks))
             now[a], now[b] = now[b], now[a]
@@ -118,6 +118,35 @@ def test_bound_of_known_layers():
     loads = np.array([[3, 3, 2, 2, 2, 0], [9, 1, 1, 1, 1, 0], [0] * 6])
     assert placement_bound(loads, 2).tolist() == [6, 10, 0]
     assert placement_bound(np.zeros((0, 0), np.int64), 8).tolist() == []
+
+
+def test_two_hot_experts_compete_for_the_cold_ones():
+    loads = [50, 50, 8, 8, 8, 2, 8, 8]
+    assert placement_bound(np.array([loads]), 4).tolist() == [52]
+    assert hottest_bound(np.array([loads]), 4).tolist() == [55]
+    assert oracle.optimum(loads, 4) == 58
+
+
+@given(layers())
+def test_no_new_split_of_the_busiest_rank_and_another_helps(case):
+    loads, ranks = case
+    result = place_loads(loads, ranks)
+    for row, slots in zip(loads, result.placement.slot_of_expert.tolist(), strict=True):
+        peak = oracle.measure(row, slots, ranks)[0]
+        if len(row) // ranks <= 6 and peak > placement_bound(np.array([row]), ranks)[0]:
+            assert oracle.best_split_of_busiest(row, slots, ranks) >= peak
+
+
+def test_differencing_merges_the_widest_groups():
+    from routepack_opt.solvers.placing._kernels import differencing_slots
+
+    rng = np.random.default_rng(4)
+    for ranks, per_rank in ((2, 3), (3, 4), (4, 4), (5, 1), (1, 6)):
+        loads = rng.integers(0, 40, ranks * per_rank)
+        order = np.argsort(-loads, kind="stable")
+        slots = differencing_slots(loads, order, ranks).tolist()
+        assert sorted(slots) == list(range(loads.size))
+        assert sorted(oracle.rank_loads(loads, slots, ranks)) == oracle.differencing(loads.tolist(), ranks)
 
 
 def test_shipped_loads_reproduce_the_known_quality():
@@ -161,6 +190,14 @@ def test_a_placement_that_is_still_best_does_not_move():
     assert again.placement == first.placement
 
 
+def test_of_equal_peaks_the_one_with_fewest_moves_is_taken():
+    # Every rank has 18 already, though Algorithm 1 would pair the experts otherwise.
+    previous = Placement([[0, 1, 4, 5, 6, 7, 2, 3]], 2)
+    assert place_loads([[1, 2, 3, 4, 5, 6, 7, 8]], 2).placement.moves_from(previous) > 0
+    result = place_loads([[1, 2, 3, 4, 5, 6, 7, 8]], 2, previous=previous)
+    assert (result.moves, result.peak.tolist()) == (0, [18])
+
+
 @settings(max_examples=60)
 @given(layers(max_layers=4), st.integers(0, 2**32), st.integers(0, 20))
 def test_max_moves_bounds_the_moves_and_never_raises_a_peak(case, seed, budget):
@@ -199,6 +236,19 @@ def test_the_budget_is_spent_best(data):
     best = min(v for v in value if v[1] <= budget)
     picked = choose_options(table, budget)
     assert (sum(o.peak for o in picked), sum(o.moves for o in picked)) == best
+
+
+def test_a_tie_between_layers_goes_to_the_one_that_moves_less():
+    def option(moves, peak):
+        return Option(np.zeros(1), moves, peak)
+
+    picked = choose_options([[option(0, 10), option(4, 5)], [option(0, 10), option(2, 5)]], 4)
+    assert [(o.moves, o.peak) for o in picked] == [(0, 10), (2, 5)]
+
+
+def test_experts_of_equal_load_are_exchanged_rather_than_moved():
+    previous = Placement([[3, 0, 2, 1, 5, 4]], 3)
+    assert place_loads([[7] * 6], 3, method="lpt", previous=previous).placement == previous
 
 
 def test_moves_without_a_previous_placement_are_counted_from_the_identity():
@@ -286,20 +336,43 @@ def test_row_refinement_never_raises_the_score_and_accounts_exactly(data):
     assert result.layers_done == depth
 
 
-def test_row_refinement_ends_where_no_swap_of_a_single_layer_helps():
-    rng = np.random.default_rng(2)
-    loads = rng.integers(0, 50, (4, 1, 12))
-    start = place_loads(loads.sum(axis=0), 4).placement
-    slots = refine_for_rows(loads, start, max_sweeps=100).placement.slot_of_expert[0].tolist()
+@pytest.mark.parametrize("seed", range(8))
+def test_row_refinement_ends_where_no_swap_of_a_single_layer_helps(seed):
+    rng = np.random.default_rng(seed)
+    ranks, rows = 3 + seed % 3, 2 + seed % 4
+    loads = rng.integers(0, 50, (rows, 1, 4 * ranks))
+    start = Placement.identity(1, 4 * ranks, ranks)
+    result = refine_for_rows(loads, start, max_sweeps=100)
+    slots = result.placement.slot_of_expert[0].tolist()
 
     def work(candidate):
-        return oracle.row_work(loads, [candidate], 4, [0] * 4, [0], 1)[0]
+        return oracle.row_work(loads, [candidate], ranks, [0] * rows, [0], 1)[0]
 
-    for a in range(12):
+    assert result.after.tolist() == [work(slots)]
+    for a in range(4 * ranks):
         for b in range(a):
             swapped = list(slots)
             swapped[a], swapped[b] = swapped[b], swapped[a]
             assert work(swapped) >= work(slots)
+
+
+def test_row_refinement_looks_at_the_third_rank_when_the_two_busiest_exchange():
+    # The exchange of 9 and 1 would bring the two busiest ranks of the row to 6 each, below the third's 8.
+    loads = np.array([[[9, 3, 1, 3, 4, 4]]])
+    start = Placement.identity(1, 6, 3)
+    result = refine_for_rows(loads, start)
+    work = oracle.row_work(loads, result.placement.slot_of_expert, 3, [0], [0], 1)
+    assert result.after.tolist() == work
+
+
+def test_row_refinement_spares_the_busiest_shard():
+    # Shard 1 would save 8 by an exchange that costs shard 0, the busiest, 1.
+    loads = np.array([[[5, 5, 4, 5]], [[9, 9, 1, 1]]])
+    start = Placement.identity(1, 4, 2)
+    free = refine_for_rows(loads, start)
+    spared = refine_for_rows(loads, start, shard_of_row=[0, 1], base=[100, 0])
+    assert free.after.sum() < free.before.sum()
+    assert spared.after[0] <= spared.before[0] == 110
 
 
 def test_row_refinement_sees_what_the_aggregate_hides():

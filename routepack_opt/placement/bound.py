@@ -34,3 +34,35 @@ def placement_bound(loads: IntArray, ranks: int) -> IntArray:
     largest = ordered[:, -1] + ordered[:, : experts // ranks - 1].sum(axis=1, dtype=np.int64)
     bound: IntArray = np.maximum(mean, largest)
     return bound
+
+
+def hottest_bound(loads: IntArray, ranks: int) -> IntArray:
+    """Return a lower bound that also sees several hot experts competing for the cold ones.
+
+    Parameters
+    ----------
+    loads : ndarray of int64, shape [layers, experts]
+        Aggregate expert loads, not negative.
+    ranks : int
+        Expert-parallel ranks P, which divide the experts; H = experts / P.
+
+    Returns
+    -------
+    ndarray of int64, shape [layers]
+        At least :func:`placement_bound`. For every k up to P, either two of the k hottest experts share a
+        rank, with H - 2 others; or they are on k ranks, which hold them and k (H - 1) others, and one of
+        these ranks has at least the mean of that.
+    """
+    layers, experts = loads.shape
+    bound = placement_bound(loads, ranks)
+    if experts <= ranks:
+        return bound
+    rising = np.sort(loads, axis=1)
+    hot = rising[:, ::-1]
+    cold = np.concatenate([np.zeros((layers, 1), np.int64), np.cumsum(rising, axis=1)], axis=1)
+    others = experts // ranks - 1
+    k = np.arange(2, ranks + 1)
+    apart = -(-(np.cumsum(hot, axis=1)[:, k - 1] + cold[:, k * others]) // k)
+    together = hot[:, k - 1] + hot[:, k - 2] + cold[:, others - 1 : others]
+    strongest: IntArray = np.maximum(bound, np.minimum(apart, together).max(axis=1, initial=0))
+    return strongest

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+#: Experts on a rank up to which two ranks are split anew in every way, 4096 of them.
+MOST_TO_RESPLIT = 6
+
 
 @njit(cache=True, nogil=True)
 def lpt_slots(loads: Any, order: Any, ranks: int) -> Any:
@@ -201,16 +204,16 @@ def _pair(loads: Any, members: Any, total: Any, p: int, q: int, best: Any, fall:
 
 @njit(cache=True, nogil=True)
 def _choose(total: Any, best: Any, fall: Any, widest: Any, loads: Any) -> Any:
-    top, second, third = three_largest(total)
+    top, second, _ = three_largest(total)
     chosen, lowest = -1, total[top]
     for q in range(total.size):
         if fall[top, q] == 0.0:
             continue
         d = loads[best[top, q, 0]] - loads[best[top, q, 1]]
         peak = max(total[top] - d, total[q] + d)
-        rest = third if q == second else second
-        if rest >= 0:
-            peak = max(peak, total[rest])
+        # When q is the second itself, its new load, already in the peak, exceeds its old one.
+        if second >= 0:
+            peak = max(peak, total[second])
         if peak < lowest or (chosen >= 0 and peak == lowest and fall[top, q] > fall[top, chosen]):
             chosen, lowest = q, peak
     if chosen >= 0:
@@ -279,16 +282,85 @@ def refined_layers(loads: Any, order: Any, bound: Any, ranks: int, max_steps: in
     peaks = np.empty(max_steps, np.int64)
     for layer in range(loads.shape[0]):
         slot = lpt_slots(loads[layer], order[layer], ranks)
-        descend(loads[layer], order[layer], slot, ranks, swaps, peaks)
+        _refine(loads[layer], order[layer], slot, bound[layer], ranks, swaps, peaks)
         peak, squares = measure(loads[layer], slot, ranks)
         if peak > bound[layer]:
             other = differencing_slots(loads[layer], order[layer], ranks)
-            descend(loads[layer], order[layer], other, ranks, swaps, peaks)
+            _refine(loads[layer], order[layer], other, bound[layer], ranks, swaps, peaks)
             other_peak, other_squares = measure(loads[layer], other, ranks)
             if other_peak < peak or (other_peak == peak and other_squares < squares):
                 slot = other
         slots[layer] = slot
     return slots
+
+
+@njit(cache=True, nogil=True)
+def _refine(loads: Any, order: Any, slot: Any, bound: int, ranks: int, swaps: Any, peaks: Any) -> None:
+    descend(loads, order, slot, ranks, swaps, peaks)
+    while measure(loads, slot, ranks)[0] > bound and resplit(loads, slot, ranks):
+        descend(loads, order, slot, ranks, swaps, peaks)
+
+
+@njit(cache=True, nogil=True)
+def resplit(loads: Any, slot: Any, ranks: int) -> bool:
+    """Split the busiest rank and one other anew, the best way over all, if that relieves it; else False.
+
+    Swaps of one expert can miss an exchange of two for two. With few experts on a rank all splits of two
+    ranks can be tried; with many, swaps alone already come close to the bound.
+    """
+    per_rank = slot.size // ranks
+    if per_rank < 2 or per_rank > MOST_TO_RESPLIT:
+        return False
+    expert = np.empty(slot.size, np.int64)
+    total = np.zeros(ranks, np.int64)
+    for e in range(slot.size):
+        expert[slot[e]] = e
+        total[slot[e] // per_rank] += loads[e]
+    top = int(np.argmax(total))
+    pool = np.empty(2 * per_rank, np.int64)
+    sums = np.zeros(1 << (2 * per_rank), np.int64)
+    best, partner, chosen = total[top], -1, 0
+    for q in range(ranks):
+        if q == top:
+            continue
+        _fill_pool(expert, top, q, per_rank, pool)
+        for mask in range(1, sums.size):
+            low = 0
+            while not (mask >> low) & 1:
+                low += 1
+            sums[mask] = sums[mask & (mask - 1)] + loads[pool[low]]
+        for mask in range(sums.size):
+            peak = max(sums[mask], sums[-1] - sums[mask])
+            if peak < best and _ones(mask) == per_rank:
+                best, partner, chosen = peak, q, mask
+    if partner < 0:
+        return False
+    _fill_pool(expert, top, partner, per_rank, pool)
+    first, second = top * per_rank, partner * per_rank
+    for k in range(pool.size):
+        if (chosen >> k) & 1:
+            slot[pool[k]] = first
+            first += 1
+        else:
+            slot[pool[k]] = second
+            second += 1
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _fill_pool(expert: Any, p: int, q: int, per_rank: int, pool: Any) -> None:
+    for k in range(per_rank):
+        pool[k] = expert[p * per_rank + k]
+        pool[per_rank + k] = expert[q * per_rank + k]
+
+
+@njit(cache=True, nogil=True)
+def _ones(mask: int) -> int:
+    count = 0
+    while mask:
+        mask &= mask - 1
+        count += 1
+    return count
 
 
 @njit(cache=True, nogil=True)
