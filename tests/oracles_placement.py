@@ -86,18 +86,19 @@ def row_work(rows_load, slots, ranks, shard, base, unit):
     return work
 
 
-def best_split_of_busiest(loads, slots, ranks):
-    """Least maximum of the busiest rank and one other, over all others and all ways to split the two."""
+def best_exchange_of_two(loads, slots, ranks):
+    """Least maximum of the busiest rank and one other, over all exchanges of two experts for two."""
     per_rank = len(loads) // ranks
     total = rank_loads(loads, slots, ranks)
     top = total.index(max(total))
+    held = [[loads[e] for e in range(len(loads)) if slots[e] // per_rank == p] for p in range(ranks)]
     best = total[top]
     for q in range(ranks):
         if q != top:
-            pool = [loads[e] for e in range(len(loads)) if slots[e] // per_rank in (top, q)]
-            for chosen in combinations(range(len(pool)), per_rank):
-                load = sum(pool[k] for k in chosen)
-                best = min(best, max(load, sum(pool) - load))
+            for out in combinations(held[top], 2):
+                for back in combinations(held[q], 2):
+                    d = sum(out) - sum(back)
+                    best = min(best, max(total[top] - d, total[q] + d))
     return best
 
 

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-#: Experts on a rank up to which two ranks are split anew in every way, 4096 of them.
-MOST_TO_RESPLIT = 6
+#: Experts on a rank up to which exchanges of two for two are tried.
+MOST_FOR_PAIRS = 8
+
+#: They stop when the busiest rank is within 1 / NEAR of the bound, where rows no longer feel it.
+NEAR = 10_000
 
 
 @njit(cache=True, nogil=True)
@@ -297,19 +300,19 @@ def refined_layers(loads: Any, order: Any, bound: Any, ranks: int, max_steps: in
 @njit(cache=True, nogil=True)
 def _refine(loads: Any, order: Any, slot: Any, bound: int, ranks: int, swaps: Any, peaks: Any) -> None:
     descend(loads, order, slot, ranks, swaps, peaks)
-    while measure(loads, slot, ranks)[0] > bound and resplit(loads, slot, ranks):
+    while measure(loads, slot, ranks)[0] - bound > bound // NEAR and exchange_two(loads, slot, ranks):
         descend(loads, order, slot, ranks, swaps, peaks)
 
 
 @njit(cache=True, nogil=True)
-def resplit(loads: Any, slot: Any, ranks: int) -> bool:
-    """Split the busiest rank and one other anew, the best way over all, if that relieves it; else False.
+def exchange_two(loads: Any, slot: Any, ranks: int) -> bool:
+    """Exchange two experts of the busiest rank for two of another, the best way, if that relieves it.
 
-    Swaps of one expert can miss an exchange of two for two. With few experts on a rank all splits of two
-    ranks can be tried; with many, swaps alone already come close to the bound.
+    With few experts on a rank, single swaps stop early and this goes on: up to five, the two together reach
+    every split of two ranks. With many, swaps alone already come close to the bound.
     """
     per_rank = slot.size // ranks
-    if per_rank < 2 or per_rank > MOST_TO_RESPLIT:
+    if per_rank < 2 or per_rank > MOST_FOR_PAIRS:
         return False
     expert = np.empty(slot.size, np.int64)
     total = np.zeros(ranks, np.int64)
@@ -317,50 +320,43 @@ def resplit(loads: Any, slot: Any, ranks: int) -> bool:
         expert[slot[e]] = e
         total[slot[e] // per_rank] += loads[e]
     top = int(np.argmax(total))
-    pool = np.empty(2 * per_rank, np.int64)
-    sums = np.zeros(1 << (2 * per_rank), np.int64)
-    best, partner, chosen = total[top], -1, 0
+    hot = np.empty((3, per_rank * (per_rank - 1) // 2), np.int64)
+    other, best = np.empty_like(hot), np.empty((2, 2), np.int64)
+    _fill_pairs(loads, expert, top, per_rank, hot)
+    least = total[top]
     for q in range(ranks):
-        if q == top:
+        gap, j = total[top] - total[q], 0
+        if gap < 2:
             continue
-        _fill_pool(expert, top, q, per_rank, pool)
-        for mask in range(1, sums.size):
-            low = 0
-            while not (mask >> low) & 1:
-                low += 1
-            sums[mask] = sums[mask & (mask - 1)] + loads[pool[low]]
-        for mask in range(sums.size):
-            peak = max(sums[mask], sums[-1] - sums[mask])
-            if peak < best and _ones(mask) == per_rank:
-                best, partner, chosen = peak, q, mask
-    if partner < 0:
+        _fill_pairs(loads, expert, q, per_rank, other)
+        for i in range(hot.shape[1]):
+            # As for single experts: the first pair light enough for half the gap, and the one before it.
+            while j < hot.shape[1] and 2 * (hot[0, i] - other[0, j]) < gap:
+                j += 1
+            for k in range(max(j - 1, 0), min(j + 1, hot.shape[1])):
+                d = hot[0, i] - other[0, k]
+                if 0 < d < gap and max(total[top] - d, total[q] + d) < least:
+                    least = max(total[top] - d, total[q] + d)
+                    best[0, 0], best[0, 1] = hot[1, i], hot[2, i]
+                    best[1, 0], best[1, 1] = other[1, k], other[2, k]
+    if least == total[top]:
         return False
-    _fill_pool(expert, top, partner, per_rank, pool)
-    first, second = top * per_rank, partner * per_rank
-    for k in range(pool.size):
-        if (chosen >> k) & 1:
-            slot[pool[k]] = first
-            first += 1
-        else:
-            slot[pool[k]] = second
-            second += 1
+    for k in range(2):
+        a, b = best[0, k], best[1, k]
+        slot[a], slot[b] = slot[b], slot[a]
     return True
 
 
 @njit(cache=True, nogil=True)
-def _fill_pool(expert: Any, p: int, q: int, per_rank: int, pool: Any) -> None:
-    for k in range(per_rank):
-        pool[k] = expert[p * per_rank + k]
-        pool[per_rank + k] = expert[q * per_rank + k]
-
-
-@njit(cache=True, nogil=True)
-def _ones(mask: int) -> int:
-    count = 0
-    while mask:
-        mask &= mask - 1
-        count += 1
-    return count
+def _fill_pairs(loads: Any, expert: Any, p: int, per_rank: int, pairs: Any) -> None:
+    """Fill `pairs` with the load and the two experts of every pair of rank p, by falling load."""
+    column = 0
+    for i in range(per_rank):
+        for j in range(i):
+            a, b = expert[p * per_rank + i], expert[p * per_rank + j]
+            pairs[0, column], pairs[1, column], pairs[2, column] = loads[a] + loads[b], a, b
+            column += 1
+    _sort_falling(pairs[0], pairs[1], pairs[2])
 
 
 @njit(cache=True, nogil=True)

@@ -60,7 +60,7 @@ def place_loads(
     method : {"refined", "lpt"}, optional
         ``"lpt"`` is Algorithm 1. ``"refined"`` lowers (busiest rank, sum of squared rank loads) by the best
         pairwise swap until none helps, from Algorithm 1 and from balanced largest differencing, and keeps the
-        better of the two. With at most six experts on a rank the busiest and another are also split anew.
+        better of the two. With at most eight experts on a rank it also exchanges two for two.
     previous : Placement, optional
         Where the experts live now. Ranks and slots are renamed so that the fewest move; ``"refined"`` also
         tries swaps from there, and takes the result with the least peak and then the fewest moves.
