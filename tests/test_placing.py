@@ -115,8 +115,8 @@ def test_each_swap_of_a_descent_is_the_best_there_is(ranks, per_rank):
 
 
 def test_bound_of_known_layers():
-    loads = np.array([[3, 3, 2, 2, 2, 0], [9, 1, 1, 1, 1, 0], [0] * 6])
-    assert placement_bound(loads, 2).tolist() == [6, 10, 0]
+    loads = np.array([[3, 3, 2, 2, 2, 0], [3, 3, 2, 2, 2, 1], [9, 1, 1, 1, 1, 0], [0] * 6])
+    assert placement_bound(loads, 2).tolist() == [6, 7, 10, 0]
     assert placement_bound(np.zeros((0, 0), np.int64), 8).tolist() == []
 
 
