@@ -17,6 +17,7 @@ import numpy.typing as npt
 from routepack_opt.arrays import IntArray, whole_number
 from routepack_opt.bounds.terms import fullest_bin, largest_share, sum_of_maxima, total_straggler
 from routepack_opt.errors import InputError
+from routepack_opt.placement import hottest_bound
 from routepack_opt.problem import Problem
 
 _FEW = 8  # items per cell up to which the peaks of single items can matter, and are worth their cost
@@ -97,7 +98,8 @@ def rank_peaks(loads: npt.NDArray[Any], ranks: int) -> IntArray:
     -------
     numpy.ndarray of int64, shape (L,)
         Largest of the average, and for every k up to E / P: the k smallest of the ``(k - 1) * P + 1``
-        hottest experts share a rank with at least the E / P - k coldest ones.
+        hottest experts share a rank with at least the E / P - k coldest ones; and
+        :func:`~routepack_opt.placement.hottest_bound`.
     """
     layers, experts = loads.shape
     if loads.size == 0:
@@ -110,7 +112,8 @@ def rank_peaks(loads: npt.NDArray[Any], ranks: int) -> IntArray:
     cold = running[:, -1:] - running[:, experts - (held - k)]
     together = running[:, last] - running[:, last - k] + cold
     average = -(-running[:, -1:] // ranks)
-    return np.asarray(np.concatenate([average, together], axis=1).max(axis=1), np.int64)
+    sharing = np.concatenate([average, together], axis=1).max(axis=1)
+    return np.asarray(np.maximum(sharing, hottest_bound(ordered, ranks)), np.int64)
 
 
 def _check(problem: Problem, rows: int, table: npt.NDArray[Any], where: str) -> None:
