@@ -60,7 +60,7 @@ def whole_numbers(
     if array.ndim != len(shape) or any(
         n is not None and n != m for n, m in zip(shape, array.shape, strict=True)
     ):
-        wanted = "(" + ", ".join("any" if n is None else str(n) for n in shape) + ")"
+        wanted = str(tuple("any" if n is None else n for n in shape)).replace("'", "")
         raise InputError(f"shape {wanted}", f"shape {array.shape}", where)
     if array.size == 0:
         return frozen(np.zeros(array.shape, dtype))

@@ -123,6 +123,8 @@ def changed(row, layer, value, ids=GOOD):
         (GOOD[:, :3], "3 layers"),
         (GOOD[:, :, :3], "top_k = 4"),
         (np.concatenate([GOOD, GOOD[:, :, :1]], axis=2), "fused shared expert"),
+        (np.concatenate([GOOD, GOOD[:, :, :1]], axis=2).reshape(9, 20), "fused shared expert"),
+        (np.concatenate([GOOD, GOOD[:, :, :1]], axis=2).ravel(), "fused shared expert"),
         (GOOD.ravel()[:-1], "9 or 10 rows"),
         (GOOD.astype(float), "float64"),
         (GOOD[None, None], "1 to 3 axes"),
@@ -199,8 +201,11 @@ def test_one_expert_per_token_needs_a_mask():
     masked = read([ids], model, lengths=[4], mask=[[True, False, True]], policy="count")
     assert masked.counts[0, :, 0].tolist() == [0, 0]
     assert masked.report.missing.tolist() == [1]
-    with pytest.raises(InputError, match="mask of 3 rows"):
-        read([ids], model, lengths=[4], mask=[[True, False]])
+    for wrong in ([True, False], np.zeros(0, bool)):
+        with pytest.raises(InputError, match="mask of 3 rows"):
+            read([ids], model, lengths=[4], mask=[wrong])
+    with pytest.raises(InputError, match="mask of booleans"):
+        read([ids], model, lengths=[4], mask=[[0.5, 1.0, 1.0]])
 
 
 def test_the_last_of_n_rows_counts_when_it_is_a_route_and_not_when_it_is_filler():
@@ -235,6 +240,8 @@ def test_flat_routes_with_two_readings_ask_for_the_layer_axis():
         ({"lengths": [10], "layer_axis": "some"}, "layer_axis"),
         ({"lengths": [10], "routing": "sure"}, "routing"),
         ({"lengths": [10], "prompt_ids": [1, 2]}, "prompt_ids"),
+        ({"lengths": [10], "mask": [[True] * 9] * 2}, "2 samples, as many as masks"),
+        ({"lengths": [10], "mask": []}, "0 samples, as many as masks"),
     ],
 )
 def test_bad_options_are_named(options, words):

@@ -179,6 +179,17 @@ def test_unset_rows_of_one_turn_are_taken_from_another():
     assert read([{"length": sample.length, "parts": gap}], model, policy="count").report.missing[0] == 5
 
 
+def test_a_message_with_more_rows_than_tokens_is_refused():
+    sample, model = forms.load(1)[0], MODELS[()]
+    split = sample.prompt_length
+    log = [
+        {"token_ids": forms.tokens(split - 1), "routed_experts": sample.ids[:split]},
+        {"token_ids": forms.tokens(sample.length - split), "routed_experts": sample.ids[split:]},
+    ]
+    with pytest.raises(InputError, match=f"part 0: expected at most {split - 1} rows"):
+        read([{"message_log": log}], model)
+
+
 def test_a_lost_prompt_part_is_missing():
     sample, model = forms.load(1)[0], MODELS[()]
     split = sample.prompt_length
@@ -205,6 +216,8 @@ def test_a_lost_prompt_part_is_missing():
         ([{"parts": [], "length": 3}], "a list in parts"),
         ([{"message_log": [{"routed_experts": []}]}], "token_ids in every message"),
         ({"routed_experts": np.zeros((1, 5, 8, 4), int)}, "side="),
+        ([{"routed_experts": None, "length": 4, "token_ids": [1, 2]}], "2 tokens, but length = 4"),
+        ([{"routed_experts": None, "length": 4, "token_ids": "ab"}], "a list of tokens"),
         (3, "a path, mapping"),
         (["AAAA"], "fit none"),
     ],

@@ -91,7 +91,7 @@ def l2_bound(tokens: IntArray, cap: int) -> WeightBound:
 
 
 def threshold_weights(tokens: IntArray, cap: int, a: int) -> IntArray:
-    """Give the tokens, but a full bin above ``cap - a`` and nothing below ``a`` (a <= cap / 2)."""
+    """Give the tokens, but a full bin for items over ``cap - a`` and nothing for those under ``a``."""
     return np.where(tokens > cap - a, cap, np.where(tokens < a, 0, tokens))
 
 

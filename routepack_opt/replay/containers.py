@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,11 @@ def open_source(path: Path) -> Any:
 
 
 def _fields(path: Path) -> dict[str, Any]:
-    with Npz(path) as file:
-        fields: dict[str, Any] = {name: file.array(name) for name in sorted(file.names)}
+    with Npz(path) as file:  # an open member outlives the archive's handle
+        names = sorted(file.names)
+        fields: dict[str, Any] = {n: file.array(n) for n in names if n != "routed_experts"}
+        if "routed_experts" in names:
+            fields["routed_experts"] = file.stream("routed_experts")
     layers = sorted((name for name in fields if name.startswith("layer_")), key=_number)
     if layers and [_number(name) for name in layers] != list(range(len(layers))):
         raise FormatError("layer_0, layer_1, ... without gaps", ", ".join(layers), str(path))
@@ -70,15 +74,15 @@ def _number(name: str) -> int:
 
 def _lines(path: Path) -> Iterator[Any]:
     with path.open(encoding="utf-8") as file:
-        number = 0
-        while True:
-            number += 1
+        for number in count(1):
             with damage(f"{path}, line {number}", "a JSON record"):
                 line = file.readline()
-                record = _parse(line) if line.strip() else None
-            if not line:
-                return
-            if record is not None:
+                if not line:
+                    return
+                record = _parse(line) if line.strip() else {}
+            if not isinstance(record, dict):
+                raise FormatError("a JSON object", f"{line.strip():.40}", f"{path}, line {number}")
+            if record or line.strip():
                 yield record
 
 

@@ -112,9 +112,11 @@ def _run_kernel(
     from routepack_opt.replay import _kernels
 
     model = how.model
-    use = np.zeros(0, np.bool_) if routes.mask is None else np.ascontiguousarray(routes.mask, np.bool_)
-    if use.shape not in ((0,), (len(rows),)):
-        raise InputError(f"a mask of {len(rows)} rows", f"shape {use.shape}", routes.where)
+    use = np.zeros(0, np.bool_)
+    if routes.mask is not None:
+        use = np.ascontiguousarray(routes.mask, np.bool_)
+        if use.shape != (len(rows),):
+            raise InputError(f"a mask of {len(rows)} rows", f"shape {use.shape}", routes.where)
     hist = np.zeros((model.num_moe_layers, model.experts + 1), np.int32)
     if not len(rows):
         return hist[:, :-1], np.zeros(0, np.uint8), 0
@@ -178,12 +180,9 @@ def _settle(
     from routepack_opt.replay import _kernels as kernels
 
     length, padded = routes.length, 0
-    if (
-        end == length
-        and status.size
-        and status[-1] in (kernels.ROW_MASKED, kernels.ROW_MISSING, kernels.ROW_FILLER)
-    ):
-        status, padded = status[:-1], 1
+    no_route = (kernels.ROW_MASKED, kernels.ROW_MISSING, kernels.ROW_FILLER)
+    if end == length and status.size and status[-1] in no_route:
+        status, padded = status[:-1], 1  # the last token's row: never fed, so not lost
     expected = length if end == length and not padded and status.size else length - 1
     tally = np.bincount(status, minlength=6).tolist()
     rows = {
@@ -195,7 +194,7 @@ def _settle(
     }
     if how.policy == "error" and rows["kept"] < expected:
         bad = np.flatnonzero(status != kernels.ROW_KEPT)
-        first = routes.start + int(bad[0]) if bad.size else (0 if routes.start else end)
+        first = 0 if routes.start else int(bad[0]) if bad.size else end
         lost = ", ".join(f"{rows[name]} {name}" for name in ("missing", "filler", "corrupt") if rows[name])
         raise InputError(
             f"{expected} valid rows", f"{lost} (first: token {first})", routes.where, _LOST_REMEDY

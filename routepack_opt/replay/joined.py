@@ -67,7 +67,7 @@ def _choice(record: Any, choice: Any, siblings: int, sample: int, options: Optio
         trimmed = first_of(choice, ("routed_experts_prompt_start",))
         start = prompt_size if paired else (own.start if trimmed is None else trimmed)
         return place(own, whole_number(start or 0, f"{where}, start"), length, options, where, prompt)
-    parts = [Part(decode(before, f"{where}, prompt").ids, 0), Part(own.ids, prompt_size)]
+    parts = [Part(decode(before, f"{where}, prompt").ids, 0, prompt_size), Part(own.ids, prompt_size)]
     return join(parts, length, options.model, where, axis=options.layer_axis, prompt=prompt)
 
 
@@ -114,7 +114,7 @@ def read_messages(records: Iterable[Any], options: Options) -> Iterator[Routes]:
             if size is None:
                 raise InputError("token_ids in every message", "none", f"{where}, message {k}")
             ids = decode(routes_field(message, "routed_experts", f"{where}, message {k}"), where).ids
-            parts.append(Part(ids, end))
+            parts.append(Part(ids, end, size))
             end += size
         prompt = prompt_of(record, ("prompt_id",), where)
         yield join(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from routepack_opt.arrays import whole_numbers
 from routepack_opt.errors import InputError
 from routepack_opt.replay.options import Options
-from routepack_opt.replay.routes import Routes, as_rows, integer_array
+from routepack_opt.replay.routes import Routes, as_rows, integer_array, row_stream
 
 
 def read_padded(source: Mapping[str, Any], options: Options) -> Iterator[Routes]:
@@ -29,18 +29,20 @@ def read_padded(source: Mapping[str, Any], options: Options) -> Iterator[Routes]
     options : Options
         Model, lengths and side.
     """
-    ids = integer_array(source["routed_experts"], "routed_experts")
-    if ids.ndim not in (3, 4):
-        raise InputError("[samples, positions, layers, top-k]", f"shape {ids.shape}", "routed_experts")
-    spans = _spans(source, ids.shape[:2], options)
+    stream = row_stream(source["routed_experts"], "routed_experts")
+    if len(stream.shape) not in (3, 4):
+        raise InputError("[samples, positions, layers, top-k]", f"shape {stream.shape}", "routed_experts")
+    spans = _spans(source, stream.shape[:2], options)
     prompts = source.get("prompt_ids")
     for i, (first, length) in enumerate(spans):
         where = f"sample {i}"
         end = first + length
-        padding = np.concatenate([ids[i, :first], ids[i, end:]])
+        ids = stream.take(1)[0]
+        padding = np.concatenate([ids[:first], ids[end:]])
         _refuse_routes(padding, options, where, f"tokens at positions {first}..{end - 1}")
         prompt = None if prompts is None else int(prompts[i])
-        yield Routes(ids[i, first:end], options.length(i, length), prompt=prompt, where=where)
+        yield Routes(ids[first:end], options.length(i, length), prompt=prompt, where=where)
+    stream.finish()
 
 
 def _spans(source: Mapping[str, Any], shape: tuple[int, ...], options: Options) -> list[tuple[int, int]]:
@@ -104,15 +106,15 @@ def _slides(ids: NDArray[np.int64], experts: int) -> NDArray[np.bool_]:
 
 def read_jagged(source: Mapping[str, Any], options: Options) -> Iterator[Routes]:
     """Yield the samples of a jagged batch: one row per token, ``cu_seqlens`` [N + 1] tells whose."""
-    ids = integer_array(source["routed_experts"], "routed_experts")
-    bounds = whole_numbers(
-        source["cu_seqlens"], "cu_seqlens", shape=(None,), high=len(ids) if ids.ndim else 0
-    )
+    stream = row_stream(source["routed_experts"], "routed_experts")
+    rows = stream.shape[0]
+    bounds = whole_numbers(source["cu_seqlens"], "cu_seqlens", shape=(None,), high=rows)
     lengths = np.diff(bounds)
-    if bounds.size < 2 or bounds[0] != 0 or bounds[-1] != len(ids) or (lengths < 1).any():
-        raise InputError(f"ascending cu_seqlens 0..{len(ids)}", f"{bounds.tolist()!s:.60}", "cu_seqlens")
+    if bounds.size < 2 or bounds[0] != 0 or bounds[-1] != rows or (lengths < 1).any():
+        raise InputError(f"ascending cu_seqlens 0..{rows}", f"{bounds.tolist()!s:.60}", "cu_seqlens")
     for i, length in enumerate(lengths.tolist()):
-        yield Routes(ids[bounds[i] : bounds[i + 1]], options.length(i, length), where=f"sample {i}")
+        yield Routes(stream.take(length), options.length(i, length), where=f"sample {i}")
+    stream.finish()
 
 
 def read_layers(source: Mapping[str, Any], options: Options) -> Iterator[Routes]:

@@ -21,10 +21,11 @@ from routepack_opt.replay.routes import LayerAxis, Routes, as_rows
 
 @dataclass(frozen=True)
 class Part:
-    """Routes of consecutive tokens from `start` on; both may be unknown."""
+    """Routes of consecutive tokens: their first token and how many they are, where that is known."""
 
     ids: Any
     start: int | None = None
+    tokens: int | None = None
 
 
 def join(
@@ -58,7 +59,12 @@ def join(
 
 
 def _rows(part: Part, model: MoEModel, axis: LayerAxis | None, where: str) -> NDArray[Any] | None:
-    return None if part.ids is None else as_rows(part.ids, model, axis, where)[0]
+    if part.ids is None:
+        return None
+    rows = as_rows(part.ids, model, axis, where)[0]
+    if part.tokens is not None and len(rows) > part.tokens:
+        raise InputError(f"at most {part.tokens} rows for {part.tokens} tokens", f"{len(rows)}", where)
+    return rows
 
 
 def _stated_axis(parts: Sequence[Part], model: MoEModel) -> LayerAxis | None:

@@ -104,6 +104,8 @@ def read(
         raise InputError("at least one sample", "none", "replay")
     if known is not None and known.size != len(counted):
         raise InputError(f"{known.size} samples, as many as lengths", f"{len(counted)}", "replay")
+    if masks is not None and len(masks) != len(counted):
+        raise InputError(f"{len(masks)} samples, as many as masks", f"{len(counted)}", "replay")
     return _collect(counted, name, how, prompt_ids, routing, policy_version)
 
 

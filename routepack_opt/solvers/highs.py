@@ -20,23 +20,24 @@ def quiet_highs() -> Any:
     global _constructed
     import highspy
 
+    create: Any = highspy.Highs
     with _lock:
         if _constructed:
-            solver = highspy.Highs()
+            solver = create()
         else:
-            solver = _first(highspy)
+            solver = _first(create)
             _constructed = True
     solver.setOptionValue("output_flag", False)
     return solver
 
 
-def _first(highspy: Any) -> Any:
+def _first(create: Any) -> Any:
     sys.stdout.flush()
     kept = os.dup(1)
     sink = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(sink, 1)
-        return highspy.Highs()
+        return create()
     finally:
         os.dup2(kept, 1)
         os.close(kept)

@@ -57,11 +57,20 @@ def differencing_slots(loads: Any, order: Any, ranks: int) -> Any:
             following[tail[a, p]] = head[b, q]
             tail[a, p] = tail[b, q]
         live[b] = False
-        falling = np.argsort(-total[a], kind="mergesort")
-        total[a] = total[a][falling]
-        head[a] = head[a][falling]
-        tail[a] = tail[a][falling]
+        _sort_falling(total[a], head[a], tail[a])
     return _number_sets(head, following, live, groups)
+
+
+@njit(cache=True, nogil=True)
+def _sort_falling(total: Any, head: Any, tail: Any) -> None:
+    # Insertion: stable, P is small, and it compiles in a fraction of the time of a library sort.
+    for k in range(1, total.size):
+        value, first, last = total[k], head[k], tail[k]
+        j = k
+        while j > 0 and total[j - 1] < value:
+            total[j], head[j], tail[j] = total[j - 1], head[j - 1], tail[j - 1]
+            j -= 1
+        total[j], head[j], tail[j] = value, first, last
 
 
 @njit(cache=True, nogil=True)
@@ -91,13 +100,15 @@ def _number_sets(head: Any, following: Any, live: Any, per_rank: int) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def descend(loads: Any, slot: Any, ranks: int, swaps: Any, peaks: Any) -> int:
+def descend(loads: Any, order: Any, slot: Any, ranks: int, swaps: Any, peaks: Any) -> int:
     """Swap experts of two ranks, the best swap first, while (max, sum of squares) of the layer falls.
 
     Parameters
     ----------
     loads : int64 [E]
         Expert loads of the layer.
+    order : int64 [E]
+        Experts by (-load, expert).
     slot : int64 [E]
         Slot of each expert, changed in place.
     ranks : int
@@ -111,7 +122,7 @@ def descend(loads: Any, slot: Any, ranks: int, swaps: Any, peaks: Any) -> int:
         Swaps done. A swap that lowers the maximum beats all others, the one with the lowest maximum first;
         otherwise the largest fall of the sum of squares wins.
     """
-    members, total = _members(loads, slot, ranks)
+    members, total = _members(loads, order, slot, ranks)
     best = np.empty((ranks, ranks, 2), np.int64)
     fall = np.zeros((ranks, ranks))
     widest = np.zeros(ranks, np.int64)
@@ -147,13 +158,13 @@ def _rescan(row: Any, widest: int, p: int, q: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _members(loads: Any, slot: Any, ranks: int) -> Any:
+def _members(loads: Any, order: Any, slot: Any, ranks: int) -> Any:
     # Experts of each rank by falling load: the closest partner in another rank is then found in one pass.
     per_rank = slot.size // ranks
     members = np.empty((ranks, per_rank), np.int64)
     used = np.zeros(ranks, np.int64)
     total = np.zeros(ranks, np.int64)
-    for e in np.argsort(-loads, kind="mergesort"):
+    for e in order:
         p = slot[e] // per_rank
         members[p, used[p]] = e
         used[p] += 1
@@ -268,11 +279,11 @@ def refined_layers(loads: Any, order: Any, bound: Any, ranks: int, max_steps: in
     peaks = np.empty(max_steps, np.int64)
     for layer in range(loads.shape[0]):
         slot = lpt_slots(loads[layer], order[layer], ranks)
-        descend(loads[layer], slot, ranks, swaps, peaks)
+        descend(loads[layer], order[layer], slot, ranks, swaps, peaks)
         peak, squares = measure(loads[layer], slot, ranks)
         if peak > bound[layer]:
             other = differencing_slots(loads[layer], order[layer], ranks)
-            descend(loads[layer], other, ranks, swaps, peaks)
+            descend(loads[layer], order[layer], other, ranks, swaps, peaks)
             other_peak, other_squares = measure(loads[layer], other, ranks)
             if other_peak < peak or (other_peak == peak and other_squares < squares):
                 slot = other

@@ -58,7 +58,7 @@ def _descent(loads: IntArray, home: IntArray, ranks: int) -> list[IntArray]:
 
     limit = step_limit(home.size)
     swaps, peaks = np.empty((limit, 2), dtype=np.int64), np.empty(limit, dtype=np.int64)
-    steps = descend(loads, home.copy(), ranks, swaps, peaks)
+    steps = descend(loads, falling_order(loads), home.copy(), ranks, swaps, peaks)
     rank, visited, lowest = home // (home.size // ranks), [], np.iinfo(np.int64).max
     for pair, peak in zip(swaps[:steps], peaks[:steps], strict=True):
         rank[pair] = rank[pair[::-1]]
@@ -66,6 +66,12 @@ def _descent(loads: IntArray, home: IntArray, ranks: int) -> list[IntArray]:
             lowest = peak
             visited.append(rank.copy())
     return visited
+
+
+def falling_order(loads: IntArray) -> IntArray:
+    """Return the experts of each layer, the last axis, by (-load, expert)."""
+    order: IntArray = np.argsort(-loads, axis=-1, kind="stable")
+    return order
 
 
 def step_limit(experts: int) -> int:

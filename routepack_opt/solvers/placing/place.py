@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
-
 from routepack_opt.arrays import IntArray, whole_number, whole_numbers
 from routepack_opt.errors import InputError
 from routepack_opt.placement import Placement
 from routepack_opt.placement.bound import placement_bound
 from routepack_opt.placement.checks import check_ranks
 from routepack_opt.problem import Problem
-from routepack_opt.solvers.placing.budget import choose_options, layer_options, step_limit
+from routepack_opt.solvers.placing.budget import choose_options, falling_order, layer_options, step_limit
 from routepack_opt.solvers.placing.relabel import keep_slots, relabel
 from routepack_opt.solvers.placing.result import PlacementResult
 
@@ -97,7 +95,7 @@ def place_loads(
 def _place_afresh(loads: IntArray, ranks: int, method: Method) -> IntArray:
     from routepack_opt.solvers.placing._kernels import lpt_layers, refined_layers
 
-    order = np.argsort(-loads, axis=1, kind="stable")
+    order = falling_order(loads)
     if method == "lpt" or loads.size == 0:
         slots: IntArray = lpt_layers(loads, order, ranks)
     else:

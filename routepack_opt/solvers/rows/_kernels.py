@@ -104,6 +104,7 @@ def subset_fill(tokens: IntArray, samples: IntArray, cap: int, limit: int, work:
         room = cap - tokens[first]
         spare = limit - samples[first]
         via[: room + 1] = -2
+        work -= room // 8
         via[0] = -1
         count[0] = 0
         top = 0

@@ -17,9 +17,10 @@ from routepack_opt.bounds.rows import WeightBound, item_count_bound, l2_bound, s
 from routepack_opt.certificates import RowBound, RowCertificate
 from routepack_opt.errors import InputError
 from routepack_opt.solvers.rows import heuristics
-from routepack_opt.solvers.rows.columns.stage import coarse_bounds, column_stage
+from routepack_opt.solvers.rows.columns.stage import coarse_bounds, column_bounds, column_stage, quick_dive
+from routepack_opt.solvers.rows.fixed import model_stage
 from routepack_opt.solvers.rows.instance import RowTask
-from routepack_opt.solvers.rows.polish import cheap_anneal, long_anneal
+from routepack_opt.solvers.rows.polish import cheap_anneal, long_anneal, short_anneal
 from routepack_opt.solvers.rows.rules import Contradiction, contradiction, slot_bound, too_few_items
 from routepack_opt.solvers.rows.slots import equal_slot_packing
 from routepack_opt.solvers.rows.state import ClassState, Progress, RowState
@@ -73,7 +74,12 @@ def certify_rows(
     if found is not None:
         return _refuse(problem, task, found, time.monotonic() - started)
     state = RowState(
-        task, [ClassState(c) for c in task.classes], started + time_limit, progress=progress, forced=rows
+        problem,
+        task,
+        [ClassState(c) for c in task.classes],
+        started + time_limit,
+        progress=progress,
+        forced=rows,
     )
     stop = "exhausted"
     try:
@@ -104,9 +110,13 @@ def _stages(which: str) -> list[Stage]:
     ]
     thorough: list[Stage] = [
         ("dff", _dff),
+        ("short anneal", short_anneal),
         ("coarse columns", coarse_bounds),
+        ("column bounds", column_bounds),
+        ("dive", quick_dive),
         ("long anneal", long_anneal),
         ("columns", column_stage),
+        ("model", model_stage),
     ]
     return cheap if which == "cheap" else cheap + thorough
 
@@ -166,10 +176,10 @@ def _slots(state: RowState) -> None:
     least = [c.lower for c in state.classes]
     rows = state.lower if state.forced is None else task.legal(state.forced)
     last = task.most_rows if state.forced is None else rows
-    while rows <= last and (state.slot_rows is None or rows < state.slot_rows):
+    while rows <= last and (state.upper is None or rows < state.upper):
         found = equal_slot_packing(task, least, rows)
         if found is not None:
-            state.slot_rows, state.slot_packing = rows, found
+            state.offer_layout(found, rows)
             return
         rows = task.legal(rows + 1)
 
@@ -189,10 +199,9 @@ def _certificate(problem: Problem, state: RowState, stop: str, started: float) -
     why: Contradiction | None = None
     status = "unknown"
     least = [c.lower for c in state.classes]
-    if lower > state.task.most_rows or any(
-        r > c.most_rows for r, c in zip(least, state.task.classes, strict=True)
-    ):
-        status, why = "infeasible", too_few_items(state.task, least, lower)
+    too_many = any(r > c.most_rows for r, c in zip(least, state.task.classes, strict=True))
+    if lower > state.task.most_rows or too_many:
+        status, why = "infeasible", too_few_items(state.task, least, lower, state.whole)
         lower = max(lower, state.task.legal(state.task.most_rows + 1))
     elif rows is not None:
         status = "certified" if rows == lower else "best_known"

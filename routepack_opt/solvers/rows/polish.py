@@ -11,21 +11,32 @@ from routepack_opt.solvers.rows.grid import rows_per_class
 from routepack_opt.solvers.rows.state import ClassState, RowState
 
 CHEAP_PROPOSALS = 150_000
+PROPOSALS_PER_SECOND = 8_000_000
 
 
 def cheap_anneal(state: RowState) -> None:
-    """Run one round over the open row counts."""
-    _round(state, CHEAP_PROPOSALS, seed=0, tries=2)
+    """Run one round over few open row counts."""
+    _round(state, CHEAP_PROPOSALS, seed=0, tries=3)
+
+
+def short_anneal(state: RowState) -> None:
+    """Run one longer round, so that column generation starts from good patterns."""
+    _round(state, _affordable(state, 4 * CHEAP_PROPOSALS, state.remaining / 4), seed=1, tries=8)
 
 
 def long_anneal(state: RowState) -> None:
     """Run rounds of growing length in a third of the time that is left."""
     limit = state.clock() + state.remaining / 3
     size = sum(c.bins.items.size for c in state.classes)
-    proposals, seed = max(8 * CHEAP_PROPOSALS, 1000 * size), 1
-    while not state.closed and state.clock() < limit and proposals <= 2**31:
-        _round(state, proposals, seed, tries=3)
+    proposals, seed = max(8 * CHEAP_PROPOSALS, 1000 * size), 2
+    while not state.closed and state.clock() < limit:
+        _round(state, _affordable(state, proposals, limit - state.clock()), seed, tries=8)
         proposals, seed = 4 * proposals, seed + 1
+
+
+def _affordable(state: RowState, proposals: int, seconds: float) -> int:
+    """Cut the proposals down to what the seconds allow."""
+    return max(1000, min(proposals, int(seconds * PROPOSALS_PER_SECOND)))
 
 
 def _round(state: RowState, proposals: int, seed: int, tries: int) -> None:
@@ -38,18 +49,22 @@ def _round(state: RowState, proposals: int, seed: int, tries: int) -> None:
 
 
 def _anneal_class(state: RowState, known: ClassState, proposals: int, seed: int, tries: int) -> None:
+    """Try the target; where it fails, bisect between it and the rows already packed."""
     bins = known.bins
-    first = bins.rows_of_bins(state.class_target(known))
-    for rows in range(first, min(bins.most_rows, first + tries - 1) + 1):
-        if known.upper is not None and rows >= known.upper:
-            return
-        if state.remaining <= 0:
+    low = bins.rows_of_bins(state.class_target(known))
+    high = bins.most_rows + 1 if known.upper is None else known.upper
+    rows = low
+    for _ in range(tries):
+        if low >= high or state.remaining <= 0:
             return
         count = bins.bins_of_rows(rows)
         where = anneal_bins(bins, count, proposals, seed)
-        if where is not None:
+        if where is None:
+            low = rows + 1
+        else:
             known.offer(where, count)
-            return
+            high = rows
+        rows = (low + high) // 2
 
 
 def _anneal_slots(state: RowState, proposals: int, seed: int, tries: int) -> None:
@@ -57,12 +72,12 @@ def _anneal_slots(state: RowState, proposals: int, seed: int, tries: int) -> Non
     least = [c.lower for c in state.classes]
     rows = state.target
     for _ in range(tries):
-        if rows > task.most_rows or (state.slot_rows is not None and rows >= state.slot_rows):
+        if rows > task.most_rows or (state.upper is not None and rows >= state.upper):
             return
         shares = rows_per_class(task, least, rows)
         found = None if shares is None else anneal_slots(task, shares, proposals, seed)
         if found is not None:
-            state.slot_rows, state.slot_packing = rows, found
+            state.offer_layout(found, rows)
             return
         if state.forced is not None or state.remaining <= 0:
             return

@@ -74,7 +74,7 @@ def fill_by_load(task: RowTask, shares: list[int]) -> IntArray | None:
     taken = np.zeros(cell_class.size, dtype=np.bool_)
     taken[cell_of_item[cell_of_item >= 0]] = True
     items, tokens, index = shared_items(task)
-    limit = max((c.max_samples or NO_LIMIT for c in task.classes), default=NO_LIMIT)
+    limit = min((c.max_samples or NO_LIMIT for c in task.classes), default=NO_LIMIT)
     where, done = fill_slots(
         tokens, task.samples[items], task.cap, limit, cell_class, index, task.dp, room, taken
     )

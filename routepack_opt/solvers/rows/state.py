@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from routepack_opt.bounds.rows import WeightBound
 from routepack_opt.certificates import RowBound
 from routepack_opt.solvers.rows.grid import lay_out, rows_per_class, split_bins
 from routepack_opt.solvers.rows.instance import ClassBins, IntArray, RowTask
+
+if TYPE_CHECKING:
+    from routepack_opt.problem import Problem
 
 Progress = Callable[[dict[str, object]], None]
 
@@ -28,6 +32,7 @@ class ClassState:
     bound: RowBound | None = None
     upper: int | None = None
     where: IntArray | None = None
+    patterns: list[IntArray] | None = None  # of column generation, for later rounds
 
     @property
     def closed(self) -> bool:
@@ -64,6 +69,7 @@ class ClassState:
 class RowState:
     """Everything known about the rows of a window."""
 
+    problem: Problem
     task: RowTask
     classes: list[ClassState]
     deadline: float
@@ -71,8 +77,8 @@ class RowState:
     progress: Progress | None = None
     forced: int | None = None
     whole: RowBound | None = None
-    slot_packing: IntArray | None = None
-    slot_rows: int | None = None
+    layout: IntArray | None = None  # flat cell of every item, where bins alone do not make a layout
+    layout_rows: int | None = None
     stages: list[tuple[str, float]] = field(default_factory=list)
 
     @property
@@ -84,14 +90,22 @@ class RowState:
     @property
     def upper(self) -> int | None:
         """Legal rows of the best packing, None when there is none."""
-        if self.task.equal_slots:
-            return self.slot_rows
+        binned = self._binned_rows()
+        known = [rows for rows in (binned, self.layout_rows) if rows is not None]
+        return min(known, default=None)
+
+    def _binned_rows(self) -> int | None:
+        """Legal rows of the classes' packings together; None where equal slots need more than bins."""
         rows = [c.upper for c in self.classes]
-        if None in rows:
+        if self.task.equal_slots or None in rows:
             return None
-        total = max(sum(r for r in rows if r is not None), self.forced or 1)
-        legal = self.task.legal(total)
+        legal = self.task.legal(max(sum(r for r in rows if r is not None), self.forced or 1))
         return legal if legal <= self.task.most_rows else None
+
+    def offer_layout(self, layout: IntArray, rows: int) -> None:
+        """Take a layout over if it has fewer rows."""
+        if self.upper is None or rows < self.upper:
+            self.layout, self.layout_rows = layout, rows
 
     @property
     def target(self) -> int:
@@ -135,9 +149,9 @@ class RowState:
 
     def packing(self) -> IntArray | None:
         """Give the best packing as the flat cell of every item, on exactly ``upper`` rows."""
-        if self.task.equal_slots:
-            return self.slot_packing
         rows = self.upper
+        if self.layout is not None and rows == self.layout_rows:
+            return self.layout
         least = [c.upper for c in self.classes if c.upper is not None]
         if rows is None:
             return None

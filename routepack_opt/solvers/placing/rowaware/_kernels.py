@@ -38,11 +38,11 @@ def descend_rows(loads: Any, shard: Any, work: Any, unit: int, slot: Any, ranks:
     """
     rank = slot // (slot.size // ranks)
     total = np.zeros((loads.shape[1], ranks), np.int64)
-    for e in range(slot.size):
-        total[:, rank[e]] += loads[e]
     top = np.empty((loads.shape[1], 3), np.int64)
     for r in range(top.shape[0]):
-        top[r] = three_largest(total[r])
+        for e in range(slot.size):
+            total[r, rank[e]] += loads[e, r]
+        _fill_top(top[r], total[r])
     change, best = np.empty_like(work), np.empty_like(work)
     swaps = 0
     for _ in range(max_sweeps):
@@ -50,17 +50,24 @@ def descend_rows(loads: Any, shard: Any, work: Any, unit: int, slot: Any, ranks:
         for a in range(slot.size):
             b = _best_partner(a, loads, rank, total, top, shard, work, unit, change, best)
             if b >= 0:
-                work += unit * best
-                total[:, rank[a]] += loads[b] - loads[a]
-                total[:, rank[b]] += loads[a] - loads[b]
+                for g in range(work.size):
+                    work[g] += unit * best[g]
                 for r in range(top.shape[0]):
-                    top[r] = three_largest(total[r])
+                    d = loads[a, r] - loads[b, r]
+                    total[r, rank[a]] -= d
+                    total[r, rank[b]] += d
+                    _fill_top(top[r], total[r])
                 slot[a], slot[b] = slot[b], slot[a]
                 rank[a], rank[b] = rank[b], rank[a]
                 swaps += 1
         if swaps == before:
             break
     return swaps
+
+
+@njit(cache=True, nogil=True)
+def _fill_top(top: Any, total: Any) -> None:
+    top[0], top[1], top[2] = three_largest(total)
 
 
 @njit(cache=True, nogil=True)
@@ -88,7 +95,8 @@ def _best_partner(
             summed += change[g]
         if peak < least_peak or (peak == least_peak and summed < least_sum):
             partner, least_peak, least_sum = b, peak, summed
-            best[:] = change
+            for g in range(work.size):
+                best[g] = change[g]
     return partner
 
 

@@ -7,6 +7,7 @@ same packing; randomness is its own xorshift generator.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -16,7 +17,7 @@ IntArray = NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
-def _draw(state: int) -> int:
+def _draw(state: Any) -> Any:
     state ^= state << np.uint64(13)
     state ^= state >> np.uint64(7)
     state ^= state << np.uint64(17)
@@ -38,7 +39,7 @@ def _move(item: int, cell: int, where: IntArray, after: IntArray, before: IntArr
 
 @njit(cache=True, nogil=True)
 def _broken(load: int, held: int, cap: int, limit: int, fill: bool, penalty: int) -> int:
-    """Sum what one cell breaks, in tokens: overflow, samples over the limit, emptiness."""
+    """Measure what one cell breaks, in tokens: overflow, samples over the limit, emptiness."""
     total = max(0, load - cap) + penalty * max(0, held - limit)
     return total + penalty if fill and held == 0 else total
 
@@ -83,13 +84,12 @@ def anneal(
     load = np.zeros(cells, np.int64)
     held = np.zeros(cells, np.int64)
     slot = slot_offset.copy()
-    for i in range(size):
-        c = where[i]
-        where[i] = -1
-        _move(i, c, where, after, before)
-        load[c] += tokens[i]
-        held[c] += samples[i]
-        slot[c % dp] += samples[i]
+    for item in range(size):
+        c = where[item]
+        _move(item, c, where, after, before)
+        load[c] += tokens[item]
+        held[c] += samples[item]
+        slot[c % dp] += samples[item]
     penalty = max(1, cap // 8)
     broken = 0
     for c in range(cells):
@@ -100,7 +100,7 @@ def anneal(
             broken += penalty * abs(slot[d] - share)
     if size == 0:
         return where, broken
-    state = np.uint64(seed) | np.uint64(1)
+    state: Any = np.uint64(seed) | np.uint64(1)
     temperature = hot
     factor = (cold / hot) ** (1000.0 / max(1000, proposals))
     for step in range(proposals):
@@ -109,14 +109,16 @@ def anneal(
         if step % 1000 == 999:
             temperature *= factor
         state = _draw(state)
-        i = np.int64((state >> np.uint64(11)) % np.uint64(size))
+        i: Any = np.int64((state >> np.uint64(11)) % np.uint64(size))
         if load[where[i]] <= cap and (state & np.uint64(1)):
             state = _draw(state)  # a second chance to meet an overfull cell
             i = np.int64((state >> np.uint64(11)) % np.uint64(size))
-        kind = np.int64(state >> np.uint64(4)) % 8
+        kind: Any = np.int64(state >> np.uint64(4)) % 8
         state = _draw(state)
-        draw = np.int64(state >> np.uint64(11))
-        a, j, k = where[i], -1, -1
+        draw: Any = np.int64(state >> np.uint64(11))
+        a: Any = where[i]
+        j: Any = -1
+        k: Any = -1
         if kind < 2:
             b = low[i] + draw % (high[i] - low[i])
         else:

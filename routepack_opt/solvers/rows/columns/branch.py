@@ -79,7 +79,7 @@ class BranchAndPrice:
         return None
 
     def _children(self, left: Sizes, weights: IntArray, k: int, count: int) -> list[IntArray]:
-        """List maximal patterns with the largest item whose weight the node's slack allows."""
+        """Maximal patterns with the largest item that the slack of the node allows, heaviest first."""
         least = k - (count * k - int((weights * left.demand).sum()))
         largest = int(np.flatnonzero(left.demand)[0])
         rows = list_patterns(left, weights, least, MOST_CHILDREN, largest)

@@ -42,14 +42,17 @@ class Enumeration:
 
 
 def enumerate_within(
-    sizes: Sizes, columns: Columns, count: int, most: int = MOST_PATTERNS
+    sizes: Sizes, columns: Columns, count: int, seconds: float, most: int = MOST_PATTERNS
 ) -> Enumeration | None:
     """Enumerate, with the dual (vertex or interior) of least slack; None when the patterns are too many."""
     from routepack_opt.solvers.rows.columns._kernels import knapsack
 
     if sizes.size.size * (sizes.cap + 1) > LARGEST_TABLE:
         return None
-    candidates = [columns.bound.weights, whole_duals(columns.master.solve(interior=True)[2])]
+    candidates = [columns.bound.weights]
+    central = columns.master.solve(seconds, interior=True)
+    if central is not None:
+        candidates.append(whole_duals(central[2]))
     best: Enumeration | None = None
     for weights in candidates:
         k, _ = knapsack(sizes.size, sizes.demand, weights, sizes.cap, 1)

@@ -82,7 +82,12 @@ def generate(
     from routepack_opt.solvers.rows.columns._kernels import knapsack
 
     master = Master(sizes, patterns)
-    value, use, dual = master.solve()
+    solved = master.solve(deadline - clock())
+    if solved is None:
+        return Columns(
+            master, WeightBound(sizes.size, sizes.cap, "sum of tokens"), 0, float("inf"), np.empty(0), False
+        )
+    value, use, dual = solved
     center = dual
     best, best_bins, best_ratio = WeightBound(sizes.size, sizes.cap, "sum of tokens"), 0, 0.0
     converged = False
@@ -107,7 +112,10 @@ def generate(
         if best_ratio > value - 1e-6 * value or clock() >= deadline:
             converged = best_ratio > value - 1e-6 * value
             break
-        value, use, dual = master.solve()
+        solved = master.solve(deadline - clock())
+        if solved is None:
+            break
+        value, use, dual = solved
     return Columns(master, best, best_bins, value, use, converged)
 
 

@@ -47,10 +47,13 @@ class Master:
     """
 
     def __init__(self, sizes: Sizes, patterns: list[IntArray]) -> None:
+        import highspy
+
         self.sizes = sizes
         self.patterns: list[IntArray] = []
         self._known: set[bytes] = set()
         self._solver = quiet_highs()
+        self._optimal = highspy.HighsModelStatus.kOptimal
         self._solver.setOptionValue("threads", 1)
         for demand in sizes.demand.tolist():
             self._solver.addRow(float(demand), float("inf"), 0, np.empty(0, np.int32), np.empty(0))
@@ -72,15 +75,18 @@ class Master:
         self._solver.addCol(1.0, 0.0, float("inf"), rows.size, rows, pattern[rows].astype(np.float64))
         return True
 
-    def solve(self, interior: bool = False) -> tuple[float, FloatArray, FloatArray]:
-        """Solve the LP: its value, the use of every pattern, the dual of every size.
+    def solve(self, seconds: float, interior: bool = False) -> tuple[float, FloatArray, FloatArray] | None:
+        """Solve the LP: its value, the use of every pattern, the dual of every size; None when out of time.
 
         With ``interior``, by interior point without crossover, which gives a dual in the middle of the
         optimal face.
         """
+        self._solver.setOptionValue("time_limit", self._solver.getRunTime() + max(seconds, 0.01))
         self._solver.setOptionValue("solver", "ipm" if interior else "simplex")
         self._solver.setOptionValue("run_crossover", "off" if interior else "on")
         self._solver.run()
+        if self._solver.getModelStatus() != self._optimal:
+            return None
         solution = self._solver.getSolution()
         use = np.array(solution.col_value)
         return float(use.sum()), use, np.maximum(np.array(solution.row_dual), 0.0)

@@ -15,13 +15,19 @@ from routepack_opt.bounds.rows import WeightBound
 from routepack_opt.certificates import RowBound
 from routepack_opt.solvers.rows.columns.branch import BranchAndPrice
 from routepack_opt.solvers.rows.columns.dive import dive
-from routepack_opt.solvers.rows.columns.enumeration import Enumeration, enumerate_within, solve_cover
+from routepack_opt.solvers.rows.columns.enumeration import (
+    MOST_PATTERNS,
+    Enumeration,
+    enumerate_within,
+    solve_cover,
+)
 from routepack_opt.solvers.rows.columns.generate import Columns, generate, items_of, patterns_of, table_fits
 from routepack_opt.solvers.rows.columns.master import IntArray, Sizes
 from routepack_opt.solvers.rows.heuristics import first_fit_decreasing
 from routepack_opt.solvers.rows.state import ClassState, RowState
 
 COARSE_CAPS = (768, 3072)
+FEW_PATTERNS = 3_000
 STORED_PATTERNS = 20_000
 
 
@@ -73,32 +79,60 @@ class _Problem:
         return True
 
 
-def column_stage(state: RowState) -> None:
-    """Close each class by column generation on its exact tokens."""
-    for known in state.classes:
-        if not known.bins.items.size:
+def column_bounds(state: RowState) -> None:
+    """Raise the bound of each class by column generation on its exact tokens, in a third of the time left."""
+    for problem in _problems(state):
+        _raise(problem, state.clock() + state.remaining / 3)
+
+
+def quick_dive(state: RowState) -> None:
+    """Dive once into each class, and try the exact cover where patterns are few, in a sixth of the time."""
+    for problem in _problems(state):
+        limit = state.clock() + state.remaining / 6
+        columns, count = _raise(problem, limit)
+        if problem.known.closed or not problem.packs or state.clock() >= limit:
             continue
-        sizes, index = Sizes.of(known.bins.tokens, known.bins.cap)
-        if table_fits(sizes):
-            _close(_Problem(state, known, sizes, index))
+        if problem.offer(dive(problem.sizes, columns, count, limit, None, state.clock)):
+            continue
+        if limit > state.clock():
+            _cover(problem, columns, count, limit, FEW_PATTERNS)
 
 
-def _close(problem: _Problem) -> None:
-    """Raise the bound and try to pack, one row count after the other, until the class is closed."""
+def column_stage(state: RowState) -> None:
+    """Close each class by column generation on its exact tokens, one row count after the other."""
+    for problem in _problems(state):
+        while not problem.known.closed and not state.closed and state.remaining > 0:
+            columns, count = _raise(problem, state.deadline)
+            if not problem.packs or not _decide(problem, columns, count):
+                break
+
+
+def _problems(state: RowState) -> list[_Problem]:
+    """Cutting stock views of the open classes whose pricing table fits memory."""
+    found = []
+    for known in state.classes:
+        if known.bins.items.size and not known.closed:
+            sizes, index = Sizes.of(known.bins.tokens, known.bins.cap)
+            if table_fits(sizes):
+                found.append(_Problem(state, known, sizes, index))
+    return found
+
+
+def _raise(problem: _Problem, deadline: float) -> tuple[Columns, int]:
+    """Generate columns until the bound stops rising; the last columns and the shared bins still open."""
     state, known, sizes = problem.state, problem.known, problem.sizes
-    where = first_fit_decreasing(known.bins)[0] if known.where is None else known.where
-    patterns = patterns_of(where, problem.index, sizes.size.size)
-    while not known.closed and not state.closed and state.remaining > 0:
-        count = state.class_target(known)
-        columns = generate(sizes, patterns, count + 1, state.deadline, state.clock)
-        patterns = columns.master.patterns
-        lower = known.lower
+    patterns = known.patterns or []
+    if known.where is not None or not patterns:
+        where = first_fit_decreasing(known.bins)[0] if known.where is None else known.where
+        patterns = patterns + patterns_of(where, problem.index, sizes.size.size)
+    while True:
+        lower, count = known.lower, state.class_target(known)
+        columns = generate(sizes, patterns, count + 1, deadline, state.clock)
+        known.patterns = patterns = columns.master.patterns
         bound = columns.bound
         known.raise_lower(state.task.size, WeightBound(bound.weights[problem.index], bound.k, bound.source))
-        if known.lower > lower:
-            continue
-        if not problem.packs or not _decide(problem, columns, count):
-            return
+        if known.lower == lower or state.closed or state.clock() >= deadline:
+            return columns, count
 
 
 def _decide(problem: _Problem, columns: Columns, count: int) -> bool:
@@ -107,14 +141,8 @@ def _decide(problem: _Problem, columns: Columns, count: int) -> bool:
     limit = state.clock() + state.remaining / 4
     if problem.offer(dive(sizes, columns, count, limit, None, state.clock)):
         return True
-    found = enumerate_within(sizes, columns, count) if state.remaining > 0 else None
-    if found is not None:
-        status, chosen = solve_cover(sizes, found.patterns, count, state.remaining / 3)
-        if status == "infeasible":
-            _excluded(problem, count, _enumeration_evidence(problem, found, count))
-            return True
-        if problem.offer(chosen):
-            return True
+    if state.remaining > 0 and _cover(problem, columns, count, state.clock() + state.remaining / 3):
+        return True
     search = BranchAndPrice(state.clock() + state.remaining / 2, state.clock)
     status, chosen = search.search(sizes, columns.master.patterns, count)
     if status == "infeasible":
@@ -130,6 +158,19 @@ def _decide(problem: _Problem, columns: Columns, count: int) -> bool:
     return False
 
 
+def _cover(problem: _Problem, columns: Columns, count: int, limit: float, most: int = MOST_PATTERNS) -> bool:
+    """Decide by enumeration and an exact cover, where the patterns are at most ``most``."""
+    clock = problem.state.clock
+    found = enumerate_within(problem.sizes, columns, count, limit - clock(), most)
+    if found is None:
+        return False
+    status, chosen = solve_cover(problem.sizes, found.patterns, count, limit - clock())
+    if status == "infeasible":
+        _excluded(problem, count, _enumeration_evidence(problem, found, count))
+        return True
+    return problem.offer(chosen)
+
+
 def _excluded(problem: _Problem, count: int, evidence: dict[str, Any]) -> None:
     """Note that ``count`` shared bins are too few."""
     known = problem.known
@@ -138,7 +179,7 @@ def _excluded(problem: _Problem, count: int, evidence: dict[str, Any]) -> None:
 
 
 def _enumeration_evidence(problem: _Problem, found: Enumeration, count: int) -> dict[str, Any]:
-    import ortools
+    from importlib.metadata import version
 
     weights = np.zeros(problem.state.task.size, dtype=np.int64)
     weights[problem.known.bins.items] = found.weights[problem.index]
@@ -149,7 +190,7 @@ def _enumeration_evidence(problem: _Problem, found: Enumeration, count: int) -> 
         "patterns": len(found.patterns),
         "list": [np.repeat(problem.sizes.size, p).tolist() for p in found.patterns] if few else None,
         "unit": problem.known.bins.unit,
-        "solver": f"OR-Tools CP-SAT {ortools.__version__}",
+        "solver": f"OR-Tools CP-SAT {version('ortools')}",
     }
     return {
         "kind": "enumeration", "source": "pattern enumeration and exact cover", "weights": weights,
