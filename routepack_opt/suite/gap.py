@@ -7,6 +7,7 @@ stopped; a gap is None where there is nothing to divide by.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -262,24 +263,21 @@ def planner_method(method: str = "annealing", **options: Any) -> Method:
     **options
         Passed on, such as `budget` or `deadline`.
     """
-    import time
-
-    import routepack_opt
-
-    plan: Any = routepack_opt.plan  # type: ignore[attr-defined]
+    from routepack_opt.planner import plan
 
     def run(instance: Instance, seed: int) -> Attempt:
         started = time.perf_counter()
         made = plan(
             instance.problem,
             seed=seed,
-            method=method,
+            method=method,  # type: ignore[arg-type]
             placement=instance.placement,
             rows=instance.rows,
+            baselines=False,
             **options,
         )
         seconds = time.perf_counter() - started
-        trace = [(float(at), int(value)) for at, value in getattr(made, "trace", ()) or ()]
+        trace = [(float(level["seconds"]), int(level["incumbent"][0])) for level in made.trace]
         return Attempt(Layout.from_cells(made.cells, size=instance.problem.window.size), seconds, trace)
 
     return run
