@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from routepack_opt.bounds.placement import falling_order
+from routepack_opt.solvers.placing.budget import falling_order
 from routepack_opt.solvers.placing.methods import place_loads
 from routepack_opt.solvers.placing.refine import search_layer
 from routepack_opt.solvers.placing.rowaware import refine_for_rows
