@@ -22,6 +22,7 @@ from routepack_opt.solvers.rows.columns.enumeration import (
     solve_cover,
 )
 from routepack_opt.solvers.rows.columns.generate import Columns, generate, items_of, patterns_of, table_fits
+from routepack_opt.solvers.rows.columns.guide import Guide
 from routepack_opt.solvers.rows.columns.master import IntArray, Sizes
 from routepack_opt.solvers.rows.heuristics import first_fit_decreasing
 from routepack_opt.solvers.rows.state import ClassState, RowState
@@ -51,7 +52,11 @@ def coarse_bounds(state: RowState) -> None:
                 break
             start = [] if known.where is None else patterns_of(known.where[kept], index, sizes.size.size)
             deadline = state.clock() + state.remaining / 3
-            columns = generate(sizes, start, known.target_bins + 1, deadline, state.clock)
+            columns = generate(sizes, start, known.enough_bins, deadline, state.clock)
+            if columns.use.size and (columns.converged or known.guide is None):
+                sizes_of_items = np.full(tokens.size, -1, dtype=np.int64)
+                sizes_of_items[kept] = index
+                known.guide = Guide.of(columns, sizes_of_items)
             weights = np.zeros_like(tokens)
             weights[kept] = columns.bound.weights[index]
             source = f"column generation, tokens in units of {unit}"
@@ -129,7 +134,9 @@ def _raise(problem: _Problem, deadline: float) -> tuple[Columns, int]:
         patterns = patterns + patterns_of(where, problem.index, sizes.size.size)
     while True:
         lower, count = known.lower, state.class_target(known)
-        columns = generate(sizes, patterns, count + 1, deadline, state.clock)
+        columns = generate(sizes, patterns, known.enough_bins, deadline, state.clock)
+        if columns.use.size and (columns.converged or known.guide is None):
+            known.guide = Guide.of(columns, problem.index)
         known.patterns = patterns = columns.master.patterns
         bound = columns.bound
         known.raise_lower(state.task.size, WeightBound(bound.weights[problem.index], bound.k, bound.source))
