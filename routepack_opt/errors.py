@@ -63,3 +63,7 @@ class InfeasibleError(RoutePackError, ValueError):
 
 class CheckError(RoutePackError):
     """A certificate, plan or stored solution does not hold what it claims."""
+
+
+class NoLayoutError(RoutePackError):
+    """No layout was found in the time given, and none was excluded."""

@@ -48,6 +48,12 @@ def test_each_rule_violated_once(rules, cells, word, message):
         Layout.from_cells(cells, size=6).validate(problem)
 
 
+def test_rows_between_two_multiples_are_refused():
+    problem = length_problem([1] * 6, 10, row_multiple=2)
+    with pytest.raises(InputError, match="a multiple of row_multiple=2 rows, found 3"):
+        Layout(range(6), 3, 2).validate(problem)
+
+
 def test_an_oversize_sample_stays_alone():
     problem = length_problem([12, 4, 4], 10, oversize="alone")
     assert problem.items.alone.tolist() == [True, False, False]

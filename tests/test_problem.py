@@ -94,6 +94,11 @@ def test_items_sum_their_samples(problem):
         assert problem.item_counts[m].tolist() == problem.counts[group].sum(axis=0).tolist()
 
 
+def test_oversize_is_measured_against_the_rounded_cap():
+    problem = length_problem([8, 9, 11], 10, cell_multiple=4, oversize="alone")
+    assert problem.items.alone.tolist() == [False, True, True]
+
+
 # -- scale and units --------------------------------------------------------------------------------------
 
 
@@ -264,16 +269,17 @@ def test_the_digests_know_what_plans_and_row_counts_depend_on():
     base = build()
     assert build().digest == base.digest
     rows_too = [
-        build(dp=1), build(capacity=11), build(min_rows=2), build(row_multiple=2), build(max_samples_per_cell=2),
-        build(equal_samples_per_slot=True), build(cell_multiple=9), build(length_multiple=2),
-        build(lengths=(3, 3, 4, 5)), build(row_class=[0, 0, 1, 1]), build(same_cell=[(0, 1)]),
-        build(lengths=(3, 3, 11, 4), oversize="alone"),
+        build(dp=1), build(capacity=11), build(min_rows=2), build(row_multiple=2),
+        build(max_samples_per_cell=2), build(equal_samples_per_slot=True), build(cell_multiple=9),
+        build(length_multiple=2), build(lengths=(3, 3, 4, 5)), build(row_class=[0, 0, 1, 1]),
+        build(same_cell=[(0, 1)]), build(lengths=(3, 3, 11, 4), oversize="alone"),
     ]  # fmt: skip
     plans_only = [
-        build(ep=2), build(shards=2), build(stage="a:2"), build(stage="b:1"), build(row_order="largest_first"),
+        build(ep=2), build(shards=2), build(stage="a:2"), build(stage="b:1"),
+        build(row_order="largest_first"),
         build(pad_routing="uniform", length_multiple=2, top_k=1),
         build(pad_routing="uniform", length_multiple=2, top_k=2),
-        build(same_cell=[(0, 2)]), build(same_cell=[(1, 2)]),
+        build(same_cell=[(0, 2)]), build(same_cell=[(0, 3)]),
     ]  # fmt: skip
     every = [base, *rows_too, *plans_only]
     assert len({p.digest for p in every}) == len(every)

@@ -123,6 +123,24 @@ def test_only_tensors_and_arrays_are_known_to_a_dump(name, tmp_path):
         read(path, MODEL)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x80\x02}r\xff\xff\xff\x7f.",  # a memo index that would reserve 16 GiB
+        b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".",  # a byte array that would reserve a TiB
+        b"cnumpy\nndarray\n(N}X\x01\x00\x00\x00a}stb.",  # attributes set on a class
+        b"ctorch._utils\n_rebuild_tensor_v2\n}b.",
+    ],
+)
+def test_pickles_that_claim_memory_or_change_classes_do_no_harm(data, tmp_path):
+    path = archive_of(tmp_path / "dump.pt", data)
+    tracemalloc.start()
+    with pytest.raises(InputError):
+        read(path, MODEL)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
 def tensor(storage_size, offset, shape, strides, dtype="Int", held=32):
     """A dump with one tensor of any claim over `held` bytes."""
     head = f"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\n{dtype}Storage\n".encode(
@@ -168,35 +186,44 @@ def repeated(count, ids):
     return (ids for _ in range(count))
 
 
+def write_large(path, fields, count, ids, shape):
+    """Write an ``.npz`` file whose ``routed_experts`` are `count` times `ids`, without holding them."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in fields.items():
+            with archive.open(f"{name}.npy", "w") as member:
+                np.lib.format.write_array(member, array)
+        with archive.open("routed_experts.npy", "w", force_zip64=True) as member:
+            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(member, header)
+            for part in repeated(count, ids):
+                member.write(part.tobytes())
+
+
+@pytest.mark.parametrize("layout", ["packed", "padded"])
 @pytest.mark.parametrize(
     ("samples", "tokens", "layers", "limit"),
     [(24, 2048, 12, 12), pytest.param(512, 8192, 48, 256, marks=pytest.mark.long)],
 )
-def test_a_stream_needs_the_memory_of_a_few_samples(samples, tokens, layers, limit, tmp_path):
+def test_a_stream_needs_the_memory_of_a_few_samples(layout, samples, tokens, layers, limit, tmp_path):
     """The large case is 1.6 billion ids; `limit` is in MiB."""
     model = MoEModel(layers, 128, 8)
     order = np.argsort(np.random.default_rng(0).random((97, layers, 128)), axis=2)[:, :, :8]
     ids = np.resize(order.astype(np.uint8), (tokens - 1, layers, 8))
-    path = tmp_path / "large.npz"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, array in (
-            ("lengths", np.full(samples, tokens)),
-            ("offsets", np.arange(samples + 1) * (tokens - 1)),
-        ):
-            with archive.open(f"{name}.npy", "w") as member:
-                np.lib.format.write_array(member, array)
-        with archive.open("routed_experts.npy", "w", force_zip64=True) as member:
-            shape = (samples * (tokens - 1), layers, 8)
-            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(member, header)
-            for part in repeated(samples, ids):
-                member.write(part.tobytes())
+    path, lengths = tmp_path / "large.npz", np.full(samples, tokens)
+    if layout == "packed":
+        fields = {"lengths": lengths, "offsets": np.arange(samples + 1) * (tokens - 1)}
+        write_large(path, fields, samples, ids, (samples * (tokens - 1), layers, 8))
+    else:
+        batch = np.concatenate([np.zeros_like(ids[:3]), ids, np.zeros_like(ids[:1])])
+        mask = np.broadcast_to(np.arange(tokens + 3) >= 3, (samples, tokens + 3))
+        write_large(path, {"attention_mask": mask}, samples, batch, (samples, tokens + 3, layers, 8))
     read(path, model, threads=2)
     tracemalloc.start()
     from_file = read(path, model, threads=2)
-    from_stream = read(repeated(samples, ids), model, lengths=[tokens] * samples, threads=2)
+    from_stream = read(repeated(samples, ids), model, lengths=lengths, threads=2)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < limit << 20
     assert (from_file.counts == from_stream.counts).all()
     assert from_file.report.total["kept"] == samples * (tokens - 1)
+    path.unlink()

@@ -11,7 +11,9 @@ from routepack_opt.errors import InputError
 from routepack_opt.model import PRESETS, MoEModel
 from routepack_opt.stages import AttentionStage, fit_stages, preset_stages
 
-numbers = st.floats(0, 1e12) | st.integers(0, 10**9) | st.decimals(0, 1000, places=4).map(str)
+numbers = (
+    st.just(0.0) | st.floats(1e-6, 1e12) | st.integers(0, 10**9) | st.decimals(0, 1000, places=4).map(str)
+)
 
 
 @given(st.from_regex(r"[A-Za-z_][\w.-]*", fullmatch=True), numbers, numbers)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routepack_opt.arrays import IntArray, whole_number
+from routepack_opt.bounds.placement import rank_peaks
 from routepack_opt.bounds.terms import fullest_bin, largest_share, sum_of_maxima, total_straggler
 from routepack_opt.errors import InputError
 from routepack_opt.problem import Problem
@@ -83,36 +84,6 @@ def any_placement_bound(problem: Problem, rows: int) -> ScoreBound:
     return _combine(problem, rows, peaks, problem.item_counts)
 
 
-def rank_peaks(loads: npt.NDArray[Any], ranks: int) -> IntArray:
-    """Bound, per layer, the load of the busiest rank over all placements.
-
-    Parameters
-    ----------
-    loads : numpy.ndarray of int, shape (L, E)
-        Load of every expert.
-    ranks : int
-        P; every rank owns E / P experts.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (L,)
-        Largest of the average, and for every k up to E / P: the k smallest of the ``(k - 1) * P + 1``
-        hottest experts share a rank with at least the E / P - k coldest ones.
-    """
-    layers, experts = loads.shape
-    if loads.size == 0:
-        return np.zeros(layers, np.int64)
-    held = experts // ranks
-    ordered = -np.sort(-loads.astype(np.int64), axis=1)
-    running = np.concatenate([np.zeros((layers, 1), np.int64), np.cumsum(ordered, axis=1)], axis=1)
-    k = np.arange(1, held + 1)
-    last = (k - 1) * ranks + 1
-    cold = running[:, -1:] - running[:, experts - (held - k)]
-    together = running[:, last] - running[:, last - k] + cold
-    average = -(-running[:, -1:] // ranks)
-    return np.asarray(np.concatenate([average, together], axis=1).max(axis=1), np.int64)
-
-
 def _check(problem: Problem, rows: int, table: npt.NDArray[Any], where: str) -> None:
     whole_number(rows, "rows", low=1)
     items, cells = problem.items.size, rows * problem.topology.dp
@@ -150,14 +121,14 @@ def _combine(problem: Problem, rows: int, peaks: IntArray, table: npt.NDArray[An
         fullest_bin(_shared_cost(problem, work, table), len(sizes)),
         fullest_bin(work.sum(axis=0) + _expert_average(problem, table), sum(sizes)),  # of one cell
     )
-    step = _step(problem)
+    step = _step(problem, work)
     primary, total, row_peak = (-(-value // step) * step for value in (primary, total, row_peak))
     return ScoreBound(primary, total, row_peak, problem.denominator)
 
 
-def _step(problem: Problem) -> int:
-    """Greatest common divisor of all scaled coefficients: every score is a multiple of it."""
-    parts = [*problem.linear.tolist(), *problem.quadratic.tolist()]
+def _step(problem: Problem, work: IntArray) -> int:
+    """Greatest common divisor of all works: every score is a multiple of it."""
+    parts = np.gcd.reduce(work, axis=1).tolist()
     return math.gcd(*parts, problem.expert_unit if problem.window.num_layers else 0) or 1
 
 
@@ -177,7 +148,7 @@ def _stragglers(problem: Problem, work: IntArray, sizes: list[int]) -> list[int]
     for linear, quadratic, stage in zip(problem.linear, problem.quadratic, work, strict=True):
         cell = int(linear) * cap + int(quadratic) * cap * longest
         bound = total_straggler(stage, items.alone, cell, sizes)
-        step = math.gcd(int(linear), int(quadratic)) or 1
+        step = int(np.gcd.reduce(stage)) or 1
         result.append(-(-bound // step) * step)
     return result
 

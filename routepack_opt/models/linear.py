@@ -70,11 +70,13 @@ class LinearModel:
         return self.variable(name, 0, 1, whole=True)
 
     def row(self, family: str, terms: Terms, low: int | None = None, high: int | None = None) -> None:
-        """Add a row; equal variables are merged and zero terms dropped."""
+        """Add a row; equal variables are merged, zero terms and rows that always hold are dropped."""
         merged: dict[int, int] = {}
         for index, coefficient in terms:
             merged[index] = merged.get(index, 0) + int(coefficient)
         kept = tuple((index, c) for index, c in merged.items() if c)
+        if not kept and (low or 0) <= 0 <= (high or 0):
+            return
         self.rows.append(
             Row(family, kept, None if low is None else int(low), None if high is None else int(high))
         )

@@ -97,6 +97,9 @@ def build_pyomo(linear: LinearModel, objective: int | None, locks: Sequence[tupl
         model.x[index].setub(min(linear.bounds[index][1], value + SLACK))
     model.rows = pyo.ConstraintList()
     for row in linear.rows:
+        if not row.terms:  # one that cannot hold: Pyomo refuses rows without variables
+            model.rows.add(model.x[0] >= linear.bounds[0][1] + 1)
+            continue
         body = pyo.quicksum(c * model.x[i] for i, c in row.terms)
         if row.low is not None and row.low == row.high:
             model.rows.add(body == row.low)

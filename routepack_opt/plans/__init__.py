@@ -1,11 +1,11 @@
-"""The plan: placement, layout, row certificate, score and provenance, with views for trainers and a file form.
+"""The plan: placement, layout, row certificate, score and provenance, with views and a file form.
 
-Guarantees: a plan file alone is enough to show, plot and report; its hash covers every decision and nothing that
-depends on the clock.
+Guarantees: a plan file alone is enough to show, plot and report; its hash covers every decision and nothing
+that depends on the clock.
 """
 
 from routepack_opt.plans.metrics import metrics
-from routepack_opt.plans.plan import Plan, RUNGS
+from routepack_opt.plans.plan import RUNGS, Plan
 from routepack_opt.plans.snapshot import Snapshot
 from routepack_opt.plans.views import SlotView
 

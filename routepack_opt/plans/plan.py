@@ -37,8 +37,8 @@ class Plan:
     score : Score or None
         Exact score of the layout.
     bound, bound_any : int or None
-        Lower bound on the primary component under this placement and over all placements, times the denominator;
-        None when unknown.
+        Lower bound on the primary component under this placement and over all placements, times the
+        denominator; None when unknown.
     rung : str
         One of :data:`RUNGS`.
     reason : str or None
@@ -90,7 +90,7 @@ class Plan:
         return (self.score.primary - bound) / bound
 
     def slot(self, d: int) -> SlotView:
-        """What DP slot `d` runs: samples in execution order and, per row, positions into them."""
+        """Return what DP slot `d` runs: samples in execution order and, per row, positions into them."""
         return slot_view(self._layout(), d)
 
     @cached_property

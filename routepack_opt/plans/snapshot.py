@@ -1,6 +1,7 @@
-"""The numbers of a plan that people look at, taken once, so that a plan file needs neither window nor problem.
+"""The numbers of a plan that people look at, so that a plan file needs neither window nor problem.
 
-Guarantees: everything is an exact integer of the problem's units, but for the metrics table, which is for reading.
+Guarantees: everything is an exact integer of the problem's units, but for the metrics table, which is for
+reading.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Snapshot:
     capacity, cell_cap : int
         C, and the tokens a cell may hold.
     table : mapping
-        Metrics by layout: ``baseline``, ``reorder``, ``routepack`` and more; None where a layout was not found.
+        Metrics by layout: ``baseline``, ``reorder``, ``routepack`` and more; None where none was found.
     notes : tuple of str
         What the reader of the table must know.
     """

@@ -54,8 +54,11 @@ def open_source(path: Path) -> Any:
 
 
 def _fields(path: Path) -> dict[str, Any]:
-    with Npz(path) as file:
-        fields: dict[str, Any] = {name: file.array(name) for name in sorted(file.names)}
+    with Npz(path) as file:  # an open member outlives the archive's handle
+        names = sorted(file.names)
+        fields: dict[str, Any] = {n: file.array(n) for n in names if n != "routed_experts"}
+        if "routed_experts" in names:
+            fields["routed_experts"] = file.stream("routed_experts")
     layers = sorted((name for name in fields if name.startswith("layer_")), key=_number)
     if layers and [_number(name) for name in layers] != list(range(len(layers))):
         raise FormatError("layer_0, layer_1, ... without gaps", ", ".join(layers), str(path))

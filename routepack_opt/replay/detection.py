@@ -18,9 +18,8 @@ import numpy as np
 from routepack_opt.errors import InputError
 from routepack_opt.replay.containers import open_source
 from routepack_opt.replay.joined import read_choices, read_messages, read_turns
-from routepack_opt.replay.npzfiles import Npz
 from routepack_opt.replay.options import Options
-from routepack_opt.replay.packed import read_arrays, read_packed, read_packed_file
+from routepack_opt.replay.packed import read_arrays, read_packed
 from routepack_opt.replay.padded import read_jagged, read_layers, read_padded
 from routepack_opt.replay.records import ABSENT, RECORD_FORMS, lookup, read_records
 from routepack_opt.replay.routes import Routes
@@ -59,10 +58,7 @@ def find_form(source: Any, form: str | None, options: Options) -> tuple[str, Ite
     if form is not None and form not in _READERS:
         raise InputError(f"one of {', '.join(FORMS)}", f"{form!r}", "form")
     if isinstance(source, str | Path):
-        path = Path(source)
-        if path.suffix.lower() == ".npz" and form in (None, "packed") and _is_packed(path):
-            return "packed", read_packed_file(path, options)
-        source = open_source(path)
+        source = open_source(Path(source))
     source = _unwrap(source)
     if isinstance(source, Mapping):
         if form in _RECORDS or (form is None and not _batch_forms(source)):
@@ -77,16 +73,11 @@ def find_form(source: Any, form: str | None, options: Options) -> tuple[str, Ite
     return _stream(iter(source), form, options)
 
 
-def _is_packed(path: Path) -> bool:
-    with Npz(path) as file:
-        return {"offsets", "routed_experts"} <= file.names and not {
-            "cu_seqlens",
-            "attention_mask",
-        } & file.names
-
-
 def _unwrap(source: Any) -> Any:
-    """Step into the one field that holds the samples, as debug dumps have it."""
+    """Step into the one field that holds the samples, as debug dumps have it; open nested tensors."""
+    if isinstance(source, Mapping) and getattr(source.get("routed_experts"), "is_nested", False):
+        nested = source["routed_experts"]
+        return {**source, "routed_experts": nested.values(), "cu_seqlens": nested.offsets()}
     for name in ("samples", "responses"):
         if isinstance(source, Mapping) and isinstance(source.get(name), list | tuple):
             return source[name]

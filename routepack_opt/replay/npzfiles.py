@@ -45,6 +45,11 @@ class Stream:
     file: IO[bytes]
     where: str
 
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
     def take(self, rows: int) -> NDArray[Any]:
         """Return the next `rows` rows."""
         shape = (rows, *self.shape[1:])
@@ -60,6 +65,21 @@ class Stream:
         with damage(self.where, "the end of the array"):
             if self.file.read(1):
                 raise ValueError("bytes after the last row")
+
+
+class ArrayStream:
+    """An array in memory, to be taken in order like a :class:`Stream`."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.shape, self._array, self._next = array.shape, array, 0
+
+    def take(self, rows: int) -> NDArray[Any]:
+        """Return the next `rows` rows."""
+        first, self._next = self._next, self._next + rows
+        return self._array[first : self._next]
+
+    def finish(self) -> None:
+        """Do nothing: memory has no checksum."""
 
 
 class Npz:

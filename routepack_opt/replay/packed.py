@@ -7,7 +7,6 @@ from the caller, who must agree where both speak.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,20 +14,8 @@ from numpy.typing import NDArray
 
 from routepack_opt.arrays import whole_numbers
 from routepack_opt.errors import InputError
-from routepack_opt.replay.npzfiles import Npz
 from routepack_opt.replay.options import Options
-from routepack_opt.replay.routes import Routes, integer_array
-
-
-def read_packed_file(path: Path, options: Options) -> Iterator[Routes]:
-    """Yield the samples of a packed ``.npz`` file, of which one is in memory at a time."""
-    with Npz(path) as file:
-        small: dict[str, Any] = {
-            name: file.array(name) for name in ("lengths", "offsets", "groups") if name in file.names
-        }
-        stream = file.stream("routed_experts")
-        yield from _samples(small, stream.shape, lambda first, end: stream.take(end - first), options)
-        stream.finish()
+from routepack_opt.replay.routes import Routes, row_stream
 
 
 def read_packed(source: Mapping[str, Any], options: Options) -> Iterator[Routes]:
@@ -42,28 +29,22 @@ def read_packed(source: Mapping[str, Any], options: Options) -> Iterator[Routes]
     options : Options
         Model and lengths.
     """
-    ids = integer_array(source["routed_experts"], "routed_experts")
-    yield from _samples(source, ids.shape, lambda first, end: ids[first:end], options)
-
-
-def _samples(
-    source: Mapping[str, Any], shape: tuple[int, ...], rows: Any, options: Options
-) -> Iterator[Routes]:
-    if not shape:
-        raise InputError("[rows, layers, top-k]", "a scalar", "routed_experts")
-    offsets = whole_numbers(source["offsets"], "offsets", shape=(None,), high=shape[0])
-    size = max(offsets.size - 1, 0)
-    _check_bounds(offsets, shape[0])
-    stated = None
-    if source.get("lengths") is not None:
-        stated = whole_numbers(source["lengths"], "lengths", shape=(size,), low=1)
-    groups = None
-    if source.get("groups") is not None:
-        groups = whole_numbers(source["groups"], "groups", shape=(size,), low=-(2**62))
-    for i in range(size):
-        length = options.length(i, None if stated is None else int(stated[i]))
+    stream = row_stream(source["routed_experts"], "routed_experts")
+    offsets = whole_numbers(source["offsets"], "offsets", shape=(None,), high=stream.shape[0])
+    _check_bounds(offsets, stream.shape[0])
+    lengths = _per_sample(source, "lengths", offsets.size - 1, 1)
+    groups = _per_sample(source, "groups", offsets.size - 1, -(2**62))
+    for i, rows in enumerate(np.diff(offsets).tolist()):
+        length = options.length(i, None if lengths is None else int(lengths[i]))
         prompt = None if groups is None else int(groups[i])
-        yield Routes(rows(int(offsets[i]), int(offsets[i + 1])), length, prompt=prompt, where=f"sample {i}")
+        yield Routes(stream.take(rows), length, prompt=prompt, where=f"sample {i}")
+    stream.finish()
+
+
+def _per_sample(source: Mapping[str, Any], name: str, size: int, low: int) -> NDArray[np.int64] | None:
+    if source.get(name) is None:
+        return None
+    return whole_numbers(source[name], name, shape=(size,), low=low)
 
 
 def _check_bounds(offsets: NDArray[np.int64], rows: int) -> None:

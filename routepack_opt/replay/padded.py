@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from routepack_opt.arrays import whole_numbers
 from routepack_opt.errors import InputError
+from routepack_opt.replay.counting import scan
 from routepack_opt.replay.options import Options
-from routepack_opt.replay.routes import Routes, as_rows, integer_array
+from routepack_opt.replay.routes import Routes, as_rows, integer_array, row_stream
 
 
 def read_padded(source: Mapping[str, Any], options: Options) -> Iterator[Routes]:
@@ -29,18 +30,20 @@ def read_padded(source: Mapping[str, Any], options: Options) -> Iterator[Routes]
     options : Options
         Model, lengths and side.
     """
-    ids = integer_array(source["routed_experts"], "routed_experts")
-    if ids.ndim not in (3, 4):
-        raise InputError("[samples, positions, layers, top-k]", f"shape {ids.shape}", "routed_experts")
-    spans = _spans(source, ids.shape[:2], options)
+    stream = row_stream(source["routed_experts"], "routed_experts")
+    if len(stream.shape) not in (3, 4):
+        raise InputError("[samples, positions, layers, top-k]", f"shape {stream.shape}", "routed_experts")
+    spans = _spans(source, stream.shape[:2], options)
     prompts = source.get("prompt_ids")
     for i, (first, length) in enumerate(spans):
         where = f"sample {i}"
         end = first + length
-        padding = np.concatenate([ids[i, :first], ids[i, end:]])
+        ids = stream.take(1)[0]
+        padding = np.concatenate([ids[:first], ids[end:]])
         _refuse_routes(padding, options, where, f"tokens at positions {first}..{end - 1}")
         prompt = None if prompts is None else int(prompts[i])
-        yield Routes(ids[i, first:end], options.length(i, length), prompt=prompt, where=where)
+        yield Routes(ids[first:end], options.length(i, length), prompt=prompt, where=where)
+    stream.finish()
 
 
 def _spans(source: Mapping[str, Any], shape: tuple[int, ...], options: Options) -> list[tuple[int, int]]:
@@ -72,47 +75,42 @@ def _span(mask: NDArray[np.bool_], where: str) -> tuple[int, int]:
 
 def _refuse_routes(padding: NDArray[Any], options: Options, where: str, tokens: str) -> None:
     """Refuse padding that holds routes; -1, repeated ids and upward counting are what padding looks like."""
+    from routepack_opt.replay._kernels import ROW_KEPT
+
     if not len(padding) or options.model.top_k == 1:
         return
-    rows, columns = as_rows(padding, options.model, None, where)
-    ids = rows[:, columns[:, None] + np.arange(options.model.top_k)].astype(np.int64)
-    counting = (ids == ids[:, :1, :1] + np.arange(options.model.top_k)).all(axis=(1, 2))
-    ordered = np.sort(ids, axis=2)
-    repeated = (ordered[:, :, 1:] == ordered[:, :, :-1]).any(axis=2).all(axis=1)
-    routed = np.flatnonzero(~(repeated | counting | _slides(ids, options.model.experts)))
-    if routed.size:
+    model = options.model
+    rows, columns = as_rows(padding, model, options.layer_axis, where)
+    unlike_filler = rows[scan(rows, columns, model).status == ROW_KEPT]
+    ids = unlike_filler[:, columns[:, None] + np.arange(model.top_k)]
+    # Rows too short to be told from real ones inside a sample are filler here if they are 0..K-1.
+    routed = int((ids != np.arange(model.top_k)).any(axis=(1, 2)).sum())
+    if routed:
         remedy = "Mask and routes are misaligned: padded on the other side, or shifted?"
-        raise InputError(f"filler outside the {tokens}", f"{routed.size} rows with routes", where, remedy)
+        raise InputError(f"filler outside the {tokens}", f"{routed} rows with routes", where, remedy)
 
 
 def without_padding(
     ids: NDArray[Any] | None, length: int, options: Options, where: str
 ) -> NDArray[Any] | None:
     """Return the first `length` rows of right-padded routes; what follows must be filler."""
-    if ids is None or ids.ndim == 1 or len(ids) <= length:
+    if ids is None or ids.ndim < 2 or len(ids) <= length:
         return ids
     _refuse_routes(ids[length:], options, where, f"first {length} tokens")
     return ids[:length]
 
 
-def _slides(ids: NDArray[np.int64], experts: int) -> NDArray[np.bool_]:
-    """Tell which rows count on from layer to layer modulo E."""
-    steps = np.diff(ids.reshape(len(ids), -1), axis=1)
-    slides: NDArray[np.bool_] = ((steps == 1) | (steps == 1 - experts)).all(axis=1)
-    return slides
-
-
 def read_jagged(source: Mapping[str, Any], options: Options) -> Iterator[Routes]:
     """Yield the samples of a jagged batch: one row per token, ``cu_seqlens`` [N + 1] tells whose."""
-    ids = integer_array(source["routed_experts"], "routed_experts")
-    bounds = whole_numbers(
-        source["cu_seqlens"], "cu_seqlens", shape=(None,), high=len(ids) if ids.ndim else 0
-    )
+    stream = row_stream(source["routed_experts"], "routed_experts")
+    rows = stream.shape[0]
+    bounds = whole_numbers(source["cu_seqlens"], "cu_seqlens", shape=(None,), high=rows)
     lengths = np.diff(bounds)
-    if bounds.size < 2 or bounds[0] != 0 or bounds[-1] != len(ids) or (lengths < 1).any():
-        raise InputError(f"ascending cu_seqlens 0..{len(ids)}", f"{bounds.tolist()!s:.60}", "cu_seqlens")
+    if bounds.size < 2 or bounds[0] != 0 or bounds[-1] != rows or (lengths < 1).any():
+        raise InputError(f"ascending cu_seqlens 0..{rows}", f"{bounds.tolist()!s:.60}", "cu_seqlens")
     for i, length in enumerate(lengths.tolist()):
-        yield Routes(ids[bounds[i] : bounds[i + 1]], options.length(i, length), where=f"sample {i}")
+        yield Routes(stream.take(length), options.length(i, length), where=f"sample {i}")
+    stream.finish()
 
 
 def read_layers(source: Mapping[str, Any], options: Options) -> Iterator[Routes]:

@@ -6,7 +6,7 @@ its token lists or token totals (or the caller), never from its rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,15 +116,24 @@ def first_of(record: Any, paths: Iterable[str]) -> Any:
 
 def token_count(record: Any, tokens: tuple[str, ...], totals: tuple[str, ...], where: str) -> int | None:
     """Return the tokens of a record by its token lists or totals, or ``None`` when it has neither."""
-    lists = [lookup(record, path) for path in tokens]
-    if lists and all(value is not None and hasattr(value, "__len__") for value in lists):
-        return sum(len(value) for value in lists)
-    numbers = [lookup(record, path) for path in totals]
-    if numbers and all(value is not None for value in numbers):
-        return sum(
-            whole_number(value, f"{where}, {path}") for value, path in zip(numbers, totals, strict=True)
-        )
-    return None
+    listed = _added(record, tokens, _size, where)
+    total = _added(record, totals, whole_number, where)
+    if listed is not None and total is not None and listed != total:
+        raise InputError("one length", f"{listed} tokens, but {' + '.join(totals)} = {total}", where)
+    return total if listed is None else listed
+
+
+def _added(record: Any, paths: tuple[str, ...], size: Callable[[Any, str], int], where: str) -> int | None:
+    values = [lookup(record, path) for path in paths]
+    if not values or any(value is None for value in values):
+        return None
+    return sum(size(value, f"{where}, {path}") for value, path in zip(values, paths, strict=True))
+
+
+def _size(values: Any, where: str) -> int:
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
+        raise InputError("a list of tokens", f"{type(values).__name__}", where)
+    return len(values)
 
 
 def prompt_of(record: Any, paths: tuple[str, ...], where: str) -> int | None:

@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 
 from routepack_opt.errors import InputError
 from routepack_opt.model import MoEModel
+from routepack_opt.replay.npzfiles import ArrayStream, Stream
 
 LayerAxis = Literal["all", "moe"]
+
+_FUSED = "One id more per token and layer is a fused shared expert: drop that column"
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,21 @@ def integer_array(values: Any, where: str) -> NDArray[Any]:
     """Return `values` as a native-endian array of its own integer dtype; anything else is refused."""
     try:
         array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:
+    except (ValueError, TypeError, RuntimeError, OverflowError, MemoryError) as error:
         raise InputError("an integer array", f"{type(values).__name__} ({error})", where) from None
     if array.size == 0 and array.dtype == np.float64:
         array = array.astype(np.int64)  # an empty list has no dtype of its own
     if array.dtype.kind not in "iu":
         raise InputError("integer expert ids", f"dtype {array.dtype}", where)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def row_stream(values: Any, where: str) -> Stream | ArrayStream:
+    """Return routes of several samples as rows to be taken in order."""
+    stream = values if isinstance(values, Stream) else ArrayStream(integer_array(values, where))
+    if not stream.shape:
+        raise InputError("[rows, layers, top-k]", "a scalar", where)
+    return stream
 
 
 def layer_columns(
@@ -120,13 +131,14 @@ def as_rows(
     ids, top_k = integer_array(ids, where), model.top_k
     if ids.ndim == 3:
         if ids.shape[2] != top_k:
-            remedy = "A fused shared expert adds a column: drop it" if ids.shape[2] > top_k else None
+            remedy = _FUSED if ids.shape[2] == top_k + 1 else None
             raise InputError(f"top_k = {top_k} ids per token and layer", f"shape {ids.shape}", where, remedy)
         layers = ids.shape[1]
     elif ids.ndim == 2:
-        if ids.shape[1] % top_k:
-            raise InputError(f"[rows, layers * {top_k}]", f"shape {ids.shape}", where)
-        layers = ids.shape[1] // top_k
+        layers, rest = divmod(ids.shape[1], top_k)
+        remedy = None if layers in (model.layers, model.num_moe_layers) else _fused(ids.shape[1], model)
+        if rest or remedy:
+            raise InputError(f"[rows, layers * {top_k}]", f"shape {ids.shape}", where, remedy)
     elif ids.ndim == 1:
         layers = _flat_layers(ids.size, model, axis, where, due)
     else:
@@ -136,6 +148,13 @@ def as_rows(
     flat = np.ascontiguousarray(ids).reshape(rows, layers * top_k).view()
     flat.setflags(write=False)  # compiled code is made for each kind of array: one kind per dtype is enough
     return flat, columns
+
+
+def _fused(size: int, model: MoEModel, due: int | None = None) -> str | None:
+    """Explain a size that fits one more id per token and layer, in `due` rows or one less, or in one."""
+    rows = (1,) if due is None else (due - 1, due)
+    fits = {count * n * (model.top_k + 1) for count in (model.layers, model.num_moe_layers) for n in rows}
+    return _FUSED if size in fits else None
 
 
 def _flat_layers(size: int, model: MoEModel, axis: LayerAxis | None, where: str, due: int | None) -> int:
@@ -152,6 +171,7 @@ def _flat_layers(size: int, model: MoEModel, axis: LayerAxis | None, where: str,
     if not rows:
         each = " or ".join(f"{count * model.top_k} (for {count} layers)" for count in layers)
         wanted = f"{due - 1} or {due} rows" if due is not None else "whole rows"
-        raise InputError(f"{wanted} of {each} ids", f"{size} ids", where)
+        remedy = _fused(size, model, due)
+        raise InputError(f"{wanted} of {each} ids", f"{size} ids", where, remedy)
     found = f"{size} ids: " + " or ".join(f"{r} rows of {count} layers" for count, r in rows.items())
     raise InputError("one reading", found, where, 'Say which: layer_axis="all" or layer_axis="moe"')

@@ -32,15 +32,18 @@ class Control:
     ----------
     ranks : sequence of int, optional
         Global ranks that move experts together (those of one pipeline stage); None is all. Every process of
-        the job must construct it, in the same order, as for `torch.distributed.new_group`.
+        the job must construct it, in the same order, as for `torch.distributed.new_group`. Without an
+        initialized process group it is a group of one.
     timeout : float
         Seconds after which a missing rank is an error.
     """
 
     def __init__(self, ranks: Sequence[int] | None = None, timeout: float = 60.0) -> None:
         self.timeout = timeout
-        chosen = None if ranks is None else list(ranks)
-        self.group: Any = dist.new_group(chosen, backend="gloo", timeout=timedelta(seconds=timeout))
+        self.group: Any = None
+        if dist.is_initialized():
+            chosen = None if ranks is None else list(ranks)
+            self.group = dist.new_group(chosen, backend="gloo", timeout=timedelta(seconds=timeout))
 
     def arrive(self, stage: str) -> None:
         """Wait for all ranks; the lowest one can name those that do not come.
@@ -50,6 +53,8 @@ class Control:
         MaterializeError
             When a rank does not come within the timeout.
         """
+        if self.group is None:
+            return
         try:
             dist.monitored_barrier(self.group, timedelta(seconds=self.timeout), wait_all_ranks=True)
         except RuntimeError as error:
@@ -75,13 +80,16 @@ class Control:
         text = (failure or "").encode()[: _RECORD - _DIGEST - 1]
         record = bytes([failure is not None]) + digest.ljust(_DIGEST, b"\0") + text
         mine = torch.frombuffer(bytearray(record.ljust(_RECORD, b"\0")), dtype=torch.uint8)
-        everyone = torch.empty(dist.get_world_size(self.group) * _RECORD, dtype=torch.uint8)
+        if self.group is None:
+            return self._judge(stage, [0], [bytes(mine.tolist())])
+        members = dist.get_process_group_ranks(self.group)
+        everyone = torch.empty(len(members) * _RECORD, dtype=torch.uint8)
         try:
             dist.all_gather_into_tensor(everyone, mine, group=self.group)
         except RuntimeError as error:
             own = f"; this rank failed itself: {failure}" if failure else ""
             raise MaterializeError(self._missing(stage) + own) from error
-        self._judge(stage, [bytes(row.tolist()) for row in everyone.view(-1, _RECORD)])
+        return self._judge(stage, members, [bytes(row.tolist()) for row in everyone.view(-1, _RECORD)])
 
     def _missing(self, stage: str) -> str:
         return (
@@ -89,9 +97,9 @@ class Control:
             "here, but the process groups are unusable now; restart the job from its last checkpoint"
         )
 
-    def _judge(self, stage: str, records: list[bytes]) -> None:
+    @staticmethod
+    def _judge(stage: str, members: Sequence[int], records: list[bytes]) -> None:
         """Come to the same verdict on every rank, because all see the same records."""
-        members = dist.get_process_group_ranks(self.group)
         refused = [
             f"rank {rank}: {record[1 + _DIGEST :].rstrip(bytes(1)).decode(errors='replace')}"
             for rank, record in zip(members, records, strict=True)

@@ -20,7 +20,8 @@ from routepack_opt.errors import InputError
 __all__ = ["LayerMap", "map_dispatcher", "map_experts_module", "remap_ids", "remap_routing"]
 
 Observer = Callable[[Tensor], None]
-_MARK = "_routepack_map"
+_MARK = "_routepack_mapped"
+_ID_ARGUMENTS = ("top_k_index", "router_indices")
 
 
 class LayerMap:
@@ -86,16 +87,16 @@ def remap_ids(ids: Tensor, slot_of_expert: Tensor) -> Tensor:
     return torch.where(ids < 0, ids, slot_of_expert[ids.clamp_min(0).long()].to(ids.dtype))
 
 
-def _claim(owner: Any, layer_map: LayerMap) -> None:
+def _claim(owner: Any) -> None:
     """Refuse a second mapping: applied twice it would be another permutation, silently."""
-    if getattr(owner, _MARK, None) is not None:
+    if getattr(owner, _MARK, False):
         raise InputError(
             "a module without an expert map",
             f"{type(owner).__name__} that already has one",
             "dispatch",
             "detach the first map before attaching another",
         )
-    setattr(owner, _MARK, layer_map)
+    setattr(owner, _MARK, True)
 
 
 def map_dispatcher(dispatcher: Any, layer_map: LayerMap) -> Callable[[], None]:
@@ -113,7 +114,7 @@ def map_dispatcher(dispatcher: Any, layer_map: LayerMap) -> Callable[[], None]:
     InputError
         When the dispatcher is mapped already.
     """
-    _claim(dispatcher, layer_map)
+    _claim(dispatcher)
     original = dispatcher.dispatch_preprocess
 
     def mapped(hidden_states: Tensor, routing_map: Tensor, probs: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -126,7 +127,7 @@ def map_dispatcher(dispatcher: Any, layer_map: LayerMap) -> Callable[[], None]:
 
     def detach() -> None:
         del dispatcher.dispatch_preprocess
-        setattr(dispatcher, _MARK, None)
+        setattr(dispatcher, _MARK, False)
 
     return detach
 
@@ -144,20 +145,21 @@ def map_experts_module(experts: nn.Module, layer_map: LayerMap) -> Callable[[], 
     InputError
         When the module is mapped already.
     """
-    _claim(experts, layer_map)
+    _claim(experts)
 
     def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        ids = kwargs["top_k_index"] if "top_k_index" in kwargs else args[1]
+        name = next((name for name in _ID_ARGUMENTS if name in kwargs), None)
+        ids = args[1] if name is None else kwargs[name]
         layer_map.observe(ids)
         slots = remap_ids(ids, layer_map.slot_of_expert)
-        if "top_k_index" in kwargs:
-            return args, {**kwargs, "top_k_index": slots}
-        return (args[0], slots, *args[2:]), kwargs
+        if name is None:
+            return (args[0], slots, *args[2:]), kwargs
+        return args, {**kwargs, name: slots}
 
     handle = experts.register_forward_pre_hook(hook, with_kwargs=True)
 
     def detach() -> None:
         handle.remove()
-        setattr(experts, _MARK, None)
+        setattr(experts, _MARK, False)
 
     return detach

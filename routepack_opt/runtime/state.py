@@ -81,7 +81,7 @@ def tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield every tensor that hangs on a module tree, also those outside parameters and buffers.
 
     Quantizers re-attach weights as plain attributes or hide them in config objects; such tensors are found
-    in attributes, in lists, tuples and dicts, and one level inside foreign objects.
+    in attributes, and up to three levels inside lists, tuples, dicts and foreign objects.
     """
     for prefix, part in module.named_modules():
         dot = f"{prefix}." if prefix else ""
@@ -105,7 +105,7 @@ def _inside(name: str, value: Any, depth: int) -> Iterator[tuple[str, Tensor]]:
             yield from _inside(f"{name}[{index}]", item, depth - 1)
     elif depth and not isinstance(value, nn.Module | type) and not callable(value):
         for key, item in getattr(value, "__dict__", {}).items():
-            yield from _inside(f"{name}.{key}", item, 0)
+            yield from _inside(f"{name}.{key}", item, depth - 1)
 
 
 def check_complete(module: nn.Module, registered: Iterable[str], shared: Sequence[str], where: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routepack_opt.errors import InputError
-from routepack_opt.stages.stage import AttentionStage, check_capacity, positive
+from routepack_opt.stages.stage import AttentionStage, check_capacity, positive, rounded
 
 Float = npt.NDArray[np.float64]
 
@@ -102,16 +102,18 @@ def fit_stages(
     design, scale = _normalised(columns)
     fits = [_solve(design, scale, column) for _, column in named]
     stages = tuple(
-        _tidy(AttentionStage.from_costs(key, linear, quadratic, check_capacity(capacity), assignment_seconds))
+        _stage(key, linear, quadratic, check_capacity(capacity), assignment_seconds)
         for (key, _), (_, linear, quadratic, _, _) in zip(named, fits, strict=True)
     )
     overhead, _, _, relative, worst = zip(*fits, strict=True) if fits else ((),) * 5
     return StageFit(stages, overhead, relative, worst)
 
 
-def _tidy(stage: AttentionStage) -> AttentionStage:
-    # Twelve digits drop the noise of the solver and keep every digit that a clock can give.
-    return AttentionStage(stage.name, float(f"{stage.alpha:.12g}"), float(f"{stage.beta:.12g}"))
+def _stage(name: str, linear: float, quadratic: float, capacity: int, assignment: float) -> AttentionStage:
+    # Rounded before the stage sees them: what is below a millionth is noise of the solver, not a mistake of
+    # the caller. Twelve digits keep every digit that a clock can give.
+    alpha, beta = linear / assignment, capacity * quadratic / assignment
+    return AttentionStage(name, rounded(float(f"{alpha:.12g}")), rounded(float(f"{beta:.12g}")))
 
 
 def _column(values: Any, where: str) -> Float:

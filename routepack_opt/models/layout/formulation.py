@@ -1,7 +1,7 @@
 """Variables, rules, costs and hints of the layout model.
 
 Guarantees: auxiliaries take the value of what they stand for in every hint; all integers are divided by the
-greatest common divisor `unit` of the scaled coefficients.
+greatest common divisor `unit` of the items' scaled works, so that they are as small as they can be.
 """
 
 from __future__ import annotations
@@ -148,8 +148,7 @@ def build_layout_model(
     """
     _check_rows(problem, rows)
     bound = placement_bound(problem, rows, demand)
-    pairs = zip(problem.linear.tolist(), problem.quadratic.tolist(), strict=True)
-    steps = [math.gcd(a, b) for a, b in pairs]  # 0 for a stage without work
+    steps = np.gcd.reduce(_stage_work(problem), axis=1).tolist()  # 0 for a stage without work
     unit = math.gcd(*steps, problem.expert_unit if problem.window.num_layers else 0) or 1
     model = LayoutModel(problem, demand, rows, bound, unit, tuple(g or unit for g in steps), symmetry)
     _add_assignment(model)

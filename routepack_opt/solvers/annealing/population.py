@@ -163,8 +163,11 @@ class _Run:
         )
         self.members = []
         for m in range(parameters.population):
-            words = np.random.SeedSequence(seed, spawn_key=(_CHAINS, m)).generate_state(4, np.uint64)
-            words = words.astype(np.uint64)
+            words = (
+                np.random.SeedSequence(seed, spawn_key=(_CHAINS, m))
+                .generate_state(4, np.uint64)
+                .astype(np.uint64)
+            )
             state = new_state(self.instance, rows, to_kernel(problem, seeds[m % len(seeds)]), words)
             self.members.append(Member(state, state.cell.copy(), state.score.copy()))
         self.best_cell = self.members[0].best_cell.copy()

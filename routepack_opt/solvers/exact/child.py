@@ -16,6 +16,7 @@ import numpy as np
 
 from routepack_opt.models.linear import LinearModel
 from routepack_opt.models.mip import build_pyomo, mip_arrays
+from routepack_opt.solvers.highs import quiet_highs
 
 Say = Callable[[dict[str, Any]], None]
 
@@ -45,7 +46,7 @@ def _highs(linear: LinearModel, job: dict[str, Any], head: dict[str, Any], say: 
     import highspy
 
     arrays = mip_arrays(linear, job["objective"], job["locks"])
-    solver = highspy.Highs()
+    solver = quiet_highs()
     for name, value in _options(job, head).items():
         solver.setOptionValue(name, value)
     solver.passModel(_highs_lp(highspy, arrays))
@@ -84,7 +85,6 @@ def _highs_lp(highspy: Any, arrays: Any) -> Any:
 
 def _options(job: dict[str, Any], head: dict[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "output_flag": False,
         "mip_rel_gap": 0.0,
         "mip_abs_gap": 0.49,  # components are whole
         "mip_feasibility_tolerance": 1e-7,
@@ -108,7 +108,6 @@ def _pyomo(linear: LinearModel, job: dict[str, Any], head: dict[str, Any], say: 
     if job["seconds"] is not None:
         solver.config.time_limit = max(job["seconds"], 0.01)
     options = _options({"seconds": None}, head)
-    options.pop("output_flag")
     options.pop("threads")
     solver.config.threads = head["workers"]
     solver.config.solver_options = options

@@ -33,7 +33,8 @@ class ProcessBackend:
     """
 
     def __init__(self, engine: Literal["highs", "pyomo"], seed: int = 0, workers: int = 1) -> None:
-        self.name, self.seed, self.workers = engine, seed, workers
+        self.name: str = engine
+        self.seed, self.workers = seed, workers
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue()
 
@@ -51,7 +52,7 @@ class ProcessBackend:
         self._start(model)
         job = {"objective": objective, "locks": [list(lock) for lock in locks], "hint": hint}
         deadline = None if seconds is None else time.monotonic() + seconds
-        self._send({**job, "seconds": None if hint is None and seconds is None else seconds})
+        self._send({**job, "seconds": seconds})
         best: list[float] | None = None
         while True:
             message = self._next(deadline)

@@ -74,7 +74,7 @@ class ExactResult:
         for k in range(3):
             bound = self.bound[k]
             value = self.score.components[k] if self.score is not None else 0
-            so_far = so_far and bound is not None and bound > value - 0.5
+            so_far = so_far and bound is not None and bound >= value
             result.append(so_far)
         return result[0], result[1], result[2]
 

@@ -100,15 +100,20 @@ def too_few_items(task: RowTask, least: list[int], rows: int, whole: RowBound | 
             f"{need * task.dp} cells and none may be empty"
         )
         return Contradiction("row_class", f"{why}; {dummies} dummy sample(s) would fill them", dummies)
-    dummies = rows * task.dp - task.size
-    rule, why = "capacity", f"the tokens need {sum(least)} row(s)"
+    cells, samples = rows * task.dp, int(task.samples.sum())
+    dummies = cells - task.size
+    rule, why = "capacity", f"the tokens need {sum(least)} row(s), so "
     if rows > max(task.min_rows, sum(least)):
-        rule, why = "row_multiple", f"rows must be a multiple of {task.row_multiple}"
+        rule, why = "row_multiple", f"rows must be a multiple of {task.row_multiple}, so "
     elif task.min_rows > sum(least):
-        rule, why = "min_rows", f"at least {task.min_rows} rows are asked for"
+        rule, why = "min_rows", f"at least {task.min_rows} rows are asked for, so "
+    elif samples >= cells:  # alone they would do
+        rule, why = "same_cell", f"{samples} samples are tied into {task.size} items, but "
+    elif rows == 1:
+        rule, why = "samples", ""
     message = (
-        f"{why}, so at least {rows} rows of {task.dp} slots = {rows * task.dp} cells, none empty, "
-        f"but there are {task.size} items"
+        f"{why}at least {rows} row(s) of {task.dp} slots = {cells} cells must be filled, none empty, "
+        f"and there are {task.size} {'items' if samples > task.size else 'samples'}"
     )
     return Contradiction(rule, f"{message}; {dummies} dummy sample(s) would fill them", dummies)
 

@@ -1,0 +1,431 @@
+"""`plan`: certificate, placement, seeds, search and bounds, in that order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from routepack_opt._version import __version__
+from routepack_opt.arrays import IntArray
+from routepack_opt.certificates import RowCertificate
+from routepack_opt.errors import InfeasibleError, NoLayoutError
+from routepack_opt.layout import Layout
+from routepack_opt.placement import Placement
+from routepack_opt.planner.clock import Timer
+from routepack_opt.planner.comparison import Comparison, compare_layouts
+from routepack_opt.planner.request import Method, OwnLayout, Progress, Request
+from routepack_opt.plans import Plan
+from routepack_opt.plans.snapshot import Snapshot, Table, take_snapshot
+from routepack_opt.problem import Problem
+from routepack_opt.scoring import Score, load_metrics, loads_of, score_of
+from routepack_opt.solvers.annealing.parameters import PAPER, AnnealingParameters, Budget
+from routepack_opt.solvers.annealing.population import (
+    AnnealingResult,
+    Executor,
+    Level,
+    SerialExecutor,
+    anneal,
+)
+
+_ROWS_SHARE = 0.3  # of the deadline that the row certificate may take
+_SEED_SHARE = 0.2  # and the seeds
+_FINISH = 2.0  # times the cost of describing one layout is kept for what follows the search
+_FLOOR = 0.006  # seconds kept at least
+_FIRST_SHARE = 0.65  # of the search before the placement is refined for its rows
+_WARM = 1e-5  # hottest temperature of the search after that
+
+
+def plan(
+    problem: Problem,
+    *,
+    seed: int = 0,
+    deadline: float | None = None,
+    budget: Budget | None = None,
+    method: Method = "annealing",
+    parameters: AnnealingParameters | None = None,
+    refine_placement: bool = False,
+    placement: Placement | None = None,
+    rows: int | RowCertificate | None = None,
+    previous: Plan | None = None,
+    own: OwnLayout | None = None,
+    executor: Executor | None = None,
+    threads: int = 1,
+    baselines: bool = True,
+    progress: Progress | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Plan:
+    """Place the experts of a window and lay out its samples.
+
+    Parameters
+    ----------
+    problem : Problem
+        Window, topology, capacity, stages and rules.
+    seed : int, default 0
+        Of every random stream.
+    deadline : float, optional
+        Seconds, counted from the call; call :func:`warm_up` first. The plan is marked as not reproducible.
+    budget : Budget, optional
+        Reproducible amount of search. Neither deadline nor budget means :func:`default_budget`.
+    method : {"annealing", "paper", "seed"}
+        The search; "paper" is Algorithms 2 and 3 as published, "seed" stops at the best seed.
+    parameters : AnnealingParameters, optional
+        Shape of the search in place of the method's own: population, levels, temperatures, moves.
+    refine_placement : bool, default False
+        Alternate between moving experts for the rows found and repacking.
+    placement : Placement, optional
+        Use this placement instead of placing.
+    rows : int or RowCertificate, optional
+        Use this number of rows, or this certificate, instead of certifying.
+    previous : Plan, optional
+        The plan of the step before: its placement is the one to move away from as little as possible, and,
+        for the same problem, its layout is a seed.
+    own : Layout or nested sequence, optional
+        The trainer's own layout; the plan is never worse at the same number of rows.
+    executor : Executor, optional
+        Where the search runs; overrides `threads`.
+    threads : int, default 1
+        Threads of the search. The plan does not depend on it.
+    baselines : bool, default True
+        Measure the layouts that a plan is compared with.
+    progress : callable, optional
+        Called as ``progress(stage, facts)`` after every stage and level.
+    clock : callable
+        Seconds; injected by tests.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InputError
+        When an option is wrong or does not fit the problem.
+    InfeasibleError
+        When no layout keeps the rules, with the rule that binds.
+    NoLayoutError
+        When no layout was found and none excluded.
+    """
+    timer = Timer(deadline, clock)
+    request = Request(
+        problem,
+        seed=seed,
+        deadline=deadline,
+        budget=budget,
+        method=method,
+        parameters=parameters,
+        refine_placement=refine_placement,
+        placement=placement,
+        rows=rows,
+        previous=previous,
+        own=own,
+        executor=executor,
+        threads=threads,
+        baselines=baselines,
+        progress=progress,
+    )
+    return _Planning(request, timer).finish()
+
+
+def default_budget(problem: Problem) -> Budget:
+    """Return the budget that is used when neither a deadline nor a budget is given.
+
+    Notes
+    -----
+    2,000 proposals per item, at least 200,000: chosen from the sweep in ``benchmarks/annealing.py``.
+    """
+    return Budget(max(200_000, 2_000 * problem.items.size))
+
+
+class _Planning:
+    """One call of :func:`plan`, stage by stage."""
+
+    def __init__(self, request: Request, timer: Timer) -> None:
+        self.request, self.timer, self.problem = request, timer, request.problem
+        self.own = request.own_layout()
+        self.own_broken = self.own.broken_rule(self.problem) if self.own is not None else None
+        self.moves = 0
+        self.trace: list[Level] = []
+        self.proposals = 0
+
+    def finish(self) -> Plan:
+        """Run all stages."""
+        certificate = self.certify()
+        rows, packing = _held(certificate)
+        self.request.tell("rows", rows=rows, lower_bound=certificate.lower_bound, status=certificate.status)
+        placement = self.place()
+        demand = placement.demand(self.problem.item_counts)
+        self.request.tell("placement", moves=self.moves)
+        bounds = self.bounds(rows, demand)
+        comparison = self.compare(placement, rows, packing, demand)
+        cells, rung, reason = self.search(placement, demand, rows, packing)
+        if self.request.refine_placement and rung != "seed":
+            start = placement
+            placement, demand, cells = self.alternate(placement, demand, cells, rows)
+            if placement is not start:
+                bounds = self.bounds(rows, demand)
+        return self.assemble(certificate, placement, demand, cells, rung, reason, comparison, bounds)
+
+    def certify(self) -> RowCertificate:
+        """Find the row count; a feasible own layout with fewer rows lowers it."""
+        from routepack_opt.solvers.rows import certify_rows
+
+        wanted = self.request.rows
+        if isinstance(wanted, RowCertificate):
+            return wanted
+        own = self.own if self.own is not None and self.own_broken is None else None
+        limit = self.timer.left(_ROWS_SHARE)
+        limit = 60.0 if limit is None else max(limit, 1e-3)
+        found = certify_rows(self.problem, time_limit=limit, stages="cheap", rows=wanted)
+        if own is not None and wanted is None and (found.rows is None or own.rows < found.rows):
+            found = certify_rows(self.problem, time_limit=limit, stages="cheap", rows=own.rows)
+            return _with_packing(found, own.cell_of_item(self.problem), own.rows)
+        return found
+
+    def place(self) -> Placement:
+        """Place the experts, near the previous placement when there is one."""
+        from routepack_opt.solvers.placing import place
+
+        if self.request.placement is not None:
+            self.moves = self.request.placement.moves_from(self.start_of(self.request.placement))
+            return self.request.placement
+        previous = self.request.previous.placement if self.request.previous is not None else None
+        paper = self.request.method == "paper"
+        result = place(self.problem, method="lpt" if paper else "refined", previous=previous)
+        self.moves = result.moves
+        return result.placement
+
+    def start_of(self, placement: Placement) -> Placement:
+        """Return where the experts are now: the previous plan's placement, or identity."""
+        if self.request.previous is not None:
+            return self.request.previous.placement
+        return Placement.identity(placement.num_layers, placement.num_experts, placement.ranks)
+
+    def parameters(self) -> AnnealingParameters:
+        """Return the shape of the search."""
+        if self.request.parameters is not None:
+            return self.request.parameters
+        return PAPER if self.request.method == "paper" else AnnealingParameters()
+
+    def bounds(self, rows: int, demand: Any) -> tuple[int, int]:
+        """Bound the primary component under the placement and over all placements."""
+        from routepack_opt.bounds.score import any_placement_bound, placement_bound
+
+        own = placement_bound(self.problem, rows, demand).primary
+        return own, any_placement_bound(self.problem, rows).primary
+
+    def compare(self, placement: Placement, rows: int, packing: IntArray, demand: Any) -> Comparison | None:
+        """Measure the baselines, and learn how much of the time must be kept for what follows the search."""
+        before = self.timer.clock()
+        self.describe(placement, demand, Layout.from_items(self.problem, packing, rows), {}, ())
+        self.timer.reserve = max(_FLOOR, _FINISH * (self.timer.clock() - before))
+        if not self.request.baselines or self.timer.late():
+            return None
+        return compare_layouts(self.problem, placement, rows, packing, self.own)
+
+    def describe(
+        self, placement: Placement, demand: Any, layout: Layout, table: Table, notes: tuple[str, ...]
+    ) -> tuple[Layout, Score, Snapshot]:
+        """Order the rows, validate, score in full, and take the numbers of a layout."""
+        problem = self.problem
+        loads = loads_of(problem, demand, layout.validate(problem))
+        if problem.rules.row_order == "largest_first":
+            layout = layout.permuted_rows(np.argsort(-loads.tokens.max(axis=1), kind="stable"))
+            loads = loads_of(problem, demand, layout)
+        table = dict(table) | {"routepack": load_metrics(problem, placement, loads)}
+        return layout, score_of(problem, loads), take_snapshot(problem, placement, loads, table, notes)
+
+    def search(
+        self, placement: Placement, demand: Any, rows: int, packing: IntArray
+    ) -> tuple[IntArray, str, str | None]:
+        """Build seeds and anneal; returns the cells, the rung and why it is not the first one."""
+        from routepack_opt.solvers.seeding import build_seeds
+
+        parameters = self.parameters()
+        share = self.timer.left(_SEED_SHARE)
+        until = None if share is None else self.timer.clock() + share
+        seeds = build_seeds(
+            self.problem,
+            demand,
+            rows,
+            packing=packing,
+            own=self._own_cells(rows),
+            seed=self.request.seed,
+            trials=max(parameters.population - 2, 0),
+            population=parameters.population,
+            method="paper" if self.request.method == "paper" else "annealing",
+            deadline=None if until is None else (lambda: self.timer.clock() >= until),
+        )
+        best = min(seeds, key=lambda seed: seed.score.components)
+        self.request.tell("seeds", best=best.score, origin=best.origin, count=len(seeds))
+        if self.request.method == "seed":
+            return best.cell_of_item, "seed", "asked for"
+        if self.timer.late():
+            return best.cell_of_item, "seed", "the deadline left no time for the search"
+        if self.problem.items.size == rows * self.problem.topology.dp == 1:
+            return best.cell_of_item, "annealed", None
+        cells = [seed.cell_of_item for seed in ([best] + [s for s in seeds if s is not best])]
+        first = _FIRST_SHARE if self.request.refine_placement else 1.0
+        result = self.anneal(demand, cells, rows, parameters, self._proposals(first), first)
+        if result.score > best.score.components:
+            raise AssertionError("the search lost its best seed")
+        if len(result.trace) < parameters.levels:
+            return result.cell_of_item, "incumbent", "the deadline ended the search early"
+        return result.cell_of_item, "annealed", None
+
+    def _own_cells(self, rows: int) -> IntArray | None:
+        usable = self.own is not None and self.own_broken is None and self.own.rows == rows
+        if usable and self.own is not None:
+            return self.own.cell_of_item(self.problem)
+        previous = self.request.previous
+        if previous is None or previous.provenance.get("problem") != self.problem.digest:
+            return None
+        if previous.layout is None or previous.layout.rows != rows:
+            return None
+        return previous.layout.cell_of_item(self.problem)
+
+    def _proposals(self, share: float) -> int | None:
+        if self.timer.limit is not None:
+            return None
+        return int((self.request.budget or default_budget(self.problem)).proposals * share)
+
+    def anneal(
+        self,
+        demand: Any,
+        cells: list[IntArray],
+        rows: int,
+        parameters: AnnealingParameters,
+        proposals: int | None,
+        share: float = 1.0,
+    ) -> AnnealingResult:
+        """Run population annealing on the request's executor, for a share of the time, and keep its trace."""
+        left = self.timer.left(share)
+        with _executor(self.request) as executor:
+            result = anneal(
+                self.problem,
+                demand,
+                cells,
+                rows,
+                seed=self.request.seed,
+                parameters=parameters,
+                proposals=proposals,
+                deadline=None if left is None else self.timer.clock() + left,
+                clock=self.timer.clock,
+                executor=executor,
+                progress=lambda level: self.request.tell("level", level=level),
+            )
+        self.trace += result.trace
+        self.proposals += result.proposals
+        return result
+
+    def alternate(
+        self, placement: Placement, demand: Any, cells: IntArray, rows: int
+    ) -> tuple[Placement, Any, IntArray]:
+        """Move experts for the rows found, repack warm, and keep the result when the exact score improves."""
+        from routepack_opt.planner.alternation import placement_for_rows
+
+        problem = self.problem
+        layout = Layout.from_items(problem, cells, rows)
+        refined = placement_for_rows(problem, placement, layout, self.timer.late)
+        before = score_of(problem, loads_of(problem, demand, layout))
+        if self.timer.late():
+            return placement, demand, cells
+        if refined == placement:
+            refined, new_demand = placement, demand  # the rest of the search goes on where it was
+        else:
+            new_demand = refined.demand(problem.item_counts)
+        warm = replace(self.parameters(), hottest=_WARM, coldest=min(_WARM, self.parameters().coldest))
+        result = self.anneal(new_demand, [cells], rows, warm, self._proposals(1 - _FIRST_SHARE))
+        self.request.tell("alternation", before=before.primary, after=result.score[0])
+        if result.score >= before.components:
+            return placement, demand, cells
+        self.moves = refined.moves_from(self.start_of(refined))
+        return refined, new_demand, result.cell_of_item
+
+    def assemble(
+        self,
+        certificate: RowCertificate,
+        placement: Placement,
+        demand: Any,
+        cells: IntArray,
+        rung: str,
+        reason: str | None,
+        comparison: Comparison | None,
+        bounds: tuple[int, int],
+    ) -> Plan:
+        """Put the plan together."""
+        table, notes = (comparison.table, comparison.notes) if comparison is not None else ({}, ())
+        layout = Layout.from_items(self.problem, cells, int(certificate.rows or 0))
+        layout, score, snapshot = self.describe(placement, demand, layout, table, notes)
+        return Plan(
+            layout=layout,
+            placement=placement,
+            rows=certificate,
+            score=score,
+            bound=bounds[0],
+            bound_any=bounds[1],
+            rung=rung,
+            reason=reason,
+            snapshot=snapshot,
+            provenance=self.provenance(),
+            trace=tuple(asdict(level) for level in self.trace),
+        )
+
+    def provenance(self) -> dict[str, Any]:
+        """Say where the plan comes from."""
+        request, window = self.request, self.problem.window
+        timed = self.timer.limit is not None
+        expert_bytes = self.problem.expert_bytes
+        return {
+            "version": __version__,
+            "problem": self.problem.digest,
+            "window": window.digest,
+            "routing": window.routing,
+            "policy_version": window.policy_version,
+            "method": request.method,
+            "parameters": asdict(self.parameters()),
+            "seed": request.seed,
+            "deadline": request.deadline,
+            "proposals": self.proposals,
+            "reproducible": not timed,
+            "moves": self.moves,
+            "bytes_moved": None if expert_bytes is None else expert_bytes * self.moves,
+            "seconds": self.timer.elapsed,
+        }
+
+
+def _held(certificate: RowCertificate) -> tuple[int, IntArray]:
+    """Return the rows and packing of a certificate, or raise what prevents a plan."""
+    if certificate.status == "infeasible":
+        raise InfeasibleError(certificate.rule or "rows", certificate.message or "no layout exists")
+    if certificate.rows is None or certificate.packing is None:
+        raise NoLayoutError("no layout was found, and none excluded: relax a rule, or certify with more time")
+    return certificate.rows, np.asarray(certificate.packing, np.int64)
+
+
+def _with_packing(found: RowCertificate, packing: IntArray, rows: int) -> RowCertificate:
+    """Return the certificate with the trainer's own packing, which has fewer rows than the best known."""
+    status = "certified" if found.lower_bound == rows else "best_known"
+    return replace(found, rows=rows, packing=packing, status=status)
+
+
+@contextmanager
+def _executor(request: Request) -> Iterator[Executor]:
+    """Use the caller's executor, or threads that end with the call."""
+    if request.executor is not None:
+        yield request.executor
+        return
+    if request.threads == 1:
+        yield SerialExecutor()
+        return
+    from routepack_opt.solvers.annealing.threads import ThreadExecutor
+
+    own = ThreadExecutor(request.threads)
+    try:
+        yield own
+    finally:
+        own.close()
