@@ -17,7 +17,13 @@ from routepack_opt.bounds.rows import WeightBound, item_count_bound, l2_bound, s
 from routepack_opt.certificates import RowBound, RowCertificate
 from routepack_opt.errors import InputError
 from routepack_opt.solvers.rows import heuristics
-from routepack_opt.solvers.rows.columns.stage import coarse_bounds, column_bounds, column_stage, quick_dive
+from routepack_opt.solvers.rows.columns.stage import (
+    coarse_bounds,
+    column_bounds,
+    column_stage,
+    fine_bounds,
+    quick_dive,
+)
 from routepack_opt.solvers.rows.fixed import model_stage
 from routepack_opt.solvers.rows.instance import RowTask
 from routepack_opt.solvers.rows.polish import cheap_anneal, guided_anneal, long_anneal, short_anneal
@@ -110,10 +116,13 @@ def _stages(which: str) -> list[Stage]:
         ("anneal", cheap_anneal),
     ]
     thorough: list[Stage] = [
-        ("dff", _dff),
         ("short anneal", short_anneal),
+        ("dff", _dff),
+        ("bound anneal", short_anneal),
         ("coarse columns", coarse_bounds),
         ("guided anneal", guided_anneal),
+        ("fine columns", fine_bounds),
+        ("fine anneal", guided_anneal),
         ("column bounds", column_bounds),
         ("dive", quick_dive),
         ("long anneal", long_anneal),

@@ -18,8 +18,8 @@ from routepack_opt.solvers.rows.grid import lay_out, rows_per_class, split_bins
 from routepack_opt.solvers.rows.instance import ClassBins, IntArray, RowTask
 
 if TYPE_CHECKING:
-    from routepack_opt.solvers.rows.columns.guide import Guide
     from routepack_opt.problem import Problem
+    from routepack_opt.solvers.rows.columns.guide import Guide
 
 Progress = Callable[[dict[str, object]], None]
 

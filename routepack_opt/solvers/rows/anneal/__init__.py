@@ -12,9 +12,9 @@ from routepack_opt.solvers.rows.heuristics import NO_LIMIT
 from routepack_opt.solvers.rows.instance import ClassBins, IntArray, RowTask
 from routepack_opt.solvers.rows.slots import cell_plan, shared_items
 
-# Measured on uniform, three-per-bin and clipped lengths. The last temperature is in tokens: overflow costs one
-# per token in every cell, so a colder end is needed for larger capacities in relation, not in absolute terms.
-HOT_SHARE, COLD = 5e-4, 0.05
+# Measured on uniform, three-per-bin and clipped lengths. The first temperature is a share of the capacity. The
+# last one is in tokens, like the overflow: with many cells it must be cold enough to leave none in any of them.
+HOT_SHARES, COLD = (2e-4, 1e-3), 0.05  # restarts alternate between the two first temperatures
 
 
 def anneal_bins(
@@ -49,7 +49,7 @@ def anneal_bins(
     free = np.zeros(count, dtype=np.int64)
     where, broken = anneal(
         bins.tokens, bins.samples, start, zeros, zeros + count, count, bins.cap, limit, 1, -1,
-        np.zeros(1, dtype=np.int64), False, free, _seed(seed), proposals, _hot(bins.cap), COLD,
+        np.zeros(1, dtype=np.int64), False, free, _seed(seed), proposals, _hot(bins.cap, seed), COLD,
     )  # fmt: skip
     return where if broken == 0 else None
 
@@ -84,7 +84,7 @@ def anneal_slots(task: RowTask, shares: list[int], proposals: int, seed: int = 0
         return None
     where, broken = anneal(
         tokens, task.samples[items], start, low, high, cell_class.size, task.cap, limit, task.dp, share,
-        share - room, True, blocked, _seed(seed), proposals, _hot(task.cap), COLD,
+        share - room, True, blocked, _seed(seed), proposals, _hot(task.cap, seed), COLD,
     )  # fmt: skip
     if broken:
         return None
@@ -105,9 +105,9 @@ def _spread(tokens: IntArray, index: IntArray, starts: IntArray, blocked: IntArr
     return where
 
 
-def _hot(cap: int) -> float:
+def _hot(cap: int, seed: int) -> float:
     """First temperature, in tokens."""
-    return max(HOT_SHARE * cap, 10 * COLD)
+    return max(HOT_SHARES[seed % 2] * cap, 10 * COLD)
 
 
 def _seed(seed: int) -> int:

@@ -44,7 +44,9 @@ class Guide:
             return None
         where = np.full(bins.items.size, -1, dtype=np.int64)
         load = np.zeros(count, dtype=np.int64)
-        stacks = [np.flatnonzero(self.index == j)[::-1].tolist() for j in range(int(self.index.max(initial=-1)) + 1)]
+        stacks = [
+            np.flatnonzero(self.index == j)[::-1].tolist() for j in range(int(self.index.max(initial=-1)) + 1)
+        ]
         for number, pattern in enumerate(self.patterns):
             for j in np.flatnonzero(pattern):
                 for _ in range(min(int(pattern[j]), len(stacks[j]))):
