@@ -17,7 +17,7 @@ from routepack_opt.solvers.rows import certify_rows
 
 def ours(instance, limit):
     """Run the certification pipeline."""
-    found = certify_rows(problem_of(instance.lengths, 1, instance.capacity), time_limit=limit)
+    found = certify_rows(problem_of(instance.sizes, 1, instance.capacity), time_limit=limit)
     return found.status == "certified"
 
 
@@ -25,7 +25,7 @@ def cpsat_assignment(instance, limit):
     """Minimize the used bins over item-bin variables in CP-SAT, from the bins of first fit."""
     from ortools.sat.python import cp_model
 
-    sizes = sorted(instance.lengths.tolist(), reverse=True)
+    sizes = sorted(instance.sizes.tolist(), reverse=True)
     bins = range(len(first_fit(sizes, instance.capacity, range(len(sizes)))))
     model = cp_model.CpModel()
     used = [model.new_bool_var(f"y{b}") for b in bins]
@@ -46,7 +46,7 @@ def cpsat_assignment(instance, limit):
 
 def _flow(build, instance, limit):
     """Solve a flow model in a process of its own; graphs of over a million arcs are not tried."""
-    sizes, demand = np.unique(instance.lengths, return_counts=True)
+    sizes, demand = np.unique(instance.sizes, return_counts=True)
     if sizes.size * instance.capacity > 5_000_000:
         return False
     started = time.monotonic()

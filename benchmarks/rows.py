@@ -117,7 +117,7 @@ def classes(seeds):
     for name, instances in literature(seeds).items():
         seconds, proved, still_open = [], 0, []
         for instance in instances:
-            problem = problem_of(instance.lengths, 1, instance.capacity)
+            problem = problem_of(instance.sizes, 1, instance.capacity)
             found, spent = timed(problem, 60.0)
             seconds.append(spent)
             proved += found.status == "certified"

@@ -26,18 +26,18 @@ class BinPacking:
     ----------
     name : str
     capacity : int
-    lengths : int64[n]
+    sizes : int64[n]
     optimum : int or None
         Fewest bins, where the construction tells.
     """
 
     name: str
     capacity: int
-    lengths: IntArray
+    sizes: IntArray
     optimum: int | None = None
 
 
-def read_instance(path: str | Path) -> BinPacking:
+def read_bin_packing(path: str | Path) -> BinPacking:
     """Read a BPPLIB ``.txt``, a ``.bpp`` or a cutting-stock (CSP) file.
 
     All forms hold whole numbers: the count, the capacity, then one size per line (``.txt``, ``.bpp``) or a
@@ -179,7 +179,7 @@ def augmented_non_irup(bins: int, seed: int, capacity: int = 2500) -> BinPacking
     scale = capacity // 132
     core = [44 * scale] * 2 + [33 * scale] * 3 + [12 * scale] * 6
     full = augmented_irup(bins - 2, seed, 132 * scale)
-    sizes = np.concatenate([full.lengths, np.array(core, dtype=np.int64)])
+    sizes = np.concatenate([full.sizes, np.array(core, dtype=np.int64)])
     return BinPacking(f"augmented-non-irup-{bins}-{seed}", 132 * scale, sizes)
 
 

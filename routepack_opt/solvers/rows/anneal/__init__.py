@@ -12,8 +12,8 @@ from routepack_opt.solvers.rows.heuristics import NO_LIMIT
 from routepack_opt.solvers.rows.instance import ClassBins, IntArray, RowTask
 from routepack_opt.solvers.rows.slots import cell_plan, shared_items
 
-# Measured on uniform, three-per-bin and clipped lengths. The first temperature is a share of the capacity.
-# The last one is in tokens, like the overflow: with many cells it must be cold enough to leave none anywhere.
+# Measured on uniform, three-per-bin and clipped lengths. The first temperature is a share of the capacity. The
+# last one is in tokens, like the overflow: with many cells it must be cold enough to leave none in any of them.
 HOT_SHARES, COLD = (2e-4, 1e-3), 0.05  # restarts alternate between the two first temperatures
 
 
