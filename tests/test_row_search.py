@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -143,7 +144,7 @@ def test_cheap_stages_repeat_and_report():
     second = certify_rows(problem, stages="cheap")
     assert first.packing.tolist() == second.packing.tolist()
     assert [e["stage"] for e in events] == [name for name, _ in first.stages]
-    assert all(a["lower"] <= b["lower"] for a, b in zip(events, events[1:], strict=False))
+    assert all(a["lower"] <= b["lower"] for a, b in pairwise(events))
 
 
 def test_a_child_is_killed(tmp_path, monkeypatch):

@@ -17,10 +17,16 @@ from routepack_opt.bounds.rows import WeightBound, item_count_bound, l2_bound, s
 from routepack_opt.certificates import RowBound, RowCertificate
 from routepack_opt.errors import InputError
 from routepack_opt.solvers.rows import heuristics
-from routepack_opt.solvers.rows.columns.stage import coarse_bounds, column_bounds, column_stage, quick_dive
+from routepack_opt.solvers.rows.columns.stage import (
+    coarse_bounds,
+    column_bounds,
+    column_stage,
+    fine_bounds,
+    quick_dive,
+)
 from routepack_opt.solvers.rows.fixed import model_stage
 from routepack_opt.solvers.rows.instance import RowTask
-from routepack_opt.solvers.rows.polish import cheap_anneal, long_anneal, short_anneal
+from routepack_opt.solvers.rows.polish import cheap_anneal, guided_anneal, long_anneal, short_anneal
 from routepack_opt.solvers.rows.rules import Contradiction, contradiction, slot_bound, too_few_items
 from routepack_opt.solvers.rows.slots import equal_slot_packing
 from routepack_opt.solvers.rows.state import ClassState, Progress, RowState
@@ -110,9 +116,13 @@ def _stages(which: str) -> list[Stage]:
         ("anneal", cheap_anneal),
     ]
     thorough: list[Stage] = [
-        ("dff", _dff),
         ("short anneal", short_anneal),
+        ("dff", _dff),
+        ("bound anneal", short_anneal),
         ("coarse columns", coarse_bounds),
+        ("guided anneal", guided_anneal),
+        ("fine columns", fine_bounds),
+        ("fine anneal", guided_anneal),
         ("column bounds", column_bounds),
         ("dive", quick_dive),
         ("long anneal", long_anneal),
@@ -125,7 +135,7 @@ def _stages(which: str) -> list[Stage]:
 def _dff(state: RowState) -> None:
     for known in state.classes:
         if known.bins.items.size and not known.closed:
-            bound = best_dff_bound(known.bins.tokens, known.bins.cap, known.target_bins + 1)
+            bound = best_dff_bound(known.bins.tokens, known.bins.cap, known.enough_bins)
             if bound is not None:
                 known.raise_lower(state.task.size, bound)
 

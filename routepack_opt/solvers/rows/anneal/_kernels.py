@@ -119,18 +119,18 @@ def anneal(
         a: Any = where[i]
         j: Any = -1
         k: Any = -1
-        if kind < 2:
+        if kind < 1:
             b = low[i] + draw % (high[i] - low[i])
         else:
             j = draw % size
-            if kind < 5:
+            if kind < 4:
                 # a partner of like size, at a distance that is drawn on a logarithmic scale
                 width = max(1, size >> (draw % 10))
                 j = (i + 1 + (draw >> 8) % width) % size
                 if draw & 64:
                     j = (i + size - 1 - (draw >> 8) % width) % size
             b = where[j]
-            if kind >= 5:
+            if kind >= 4:
                 k = after[j] if after[j] < size else after[after[j]]
                 if k == j:
                     k = -1
