@@ -283,6 +283,19 @@ def test_raw_bytes_need_a_form_that_says_their_dtype():
         read([record], MODELS[()])
 
 
+def test_descending_offsets_and_stray_characters_are_named():
+    samples = forms.load(2)
+    ids = np.concatenate([s.ids for s in samples])
+    fields = {"routed_experts": ids, "offsets": [0, len(ids), 9, len(ids)], "lengths": [5, 5, 5]}
+    with pytest.raises(InputError, match=f"ascending offsets, found {len(ids)} then 9 at index 1"):
+        read(fields, MODELS[()], policy="count")
+    response = sglang(samples[0])
+    text = response["meta_info"]["routed_experts"]
+    response["meta_info"]["routed_experts"] = text[:8] + "*" + text[8:]
+    with pytest.raises(InputError, match="sample 0: expected base64"):
+        read([response], MODELS[()])
+
+
 def test_json_files_of_one_record_and_of_many(tmp_path):
     samples = forms.load(2)
     path = tmp_path / "responses.json"
