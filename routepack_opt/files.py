@@ -115,6 +115,17 @@ def load_npz(
     return meta, arrays
 
 
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """Return what kind of file `path` is, or raise as :func:`load_npz` does when it is none of ours."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return str(json.loads(bytes(archive[_HEADER]).decode())["kind"])
+    except FileNotFoundError as error:
+        raise FormatError("a RoutePack file", "no such file", str(path)) from error
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise FormatError("a RoutePack file", f"another kind of file ({error})", str(path)) from error
+
+
 def field(arrays: dict[str, npt.NDArray[Any]], name: str, where: str | os.PathLike[str]) -> npt.NDArray[Any]:
     """Return the array `name`, or say that the file lacks it.
 

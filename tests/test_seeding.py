@@ -17,7 +17,7 @@ from routepack_opt.layout import Layout
 from routepack_opt.problem import LayoutRules, Problem, Topology
 from routepack_opt.scoring import score
 from routepack_opt.solvers import seeding
-from routepack_opt.solvers.seeding import build_seeds, diversity, pairing
+from routepack_opt.solvers.seeding import build_seeds, diversity
 from routepack_opt.solvers.seeding.rectangle import choose_row_classes, rectangle_of, row_classes_of
 from routepack_opt.window import Window
 
@@ -213,13 +213,12 @@ def test_sketch_ignores_the_order_of_rows_and_sees_everything_else():
     assert (diversity.sketch(features) != diversity.sketch(other)).any()
 
 
-def test_sums_of_cells_beyond_31_bits_are_held_wide(monkeypatch):
-    problem, planted, rows = oracle.planted(5)
-    demand = random_placement(problem).demand(problem.item_counts)
-    narrow = seeding.edp_aware_pair(problem, demand, planted, rows)
-    monkeypatch.setattr(pairing, "_NARROW", 0)
-    assert pairing.sum_cells(problem, demand, planted, rows * problem.topology.dp).routed.dtype == np.int64
-    assert np.array_equal(seeding.edp_aware_pair(problem, demand, planted, rows), narrow)
+def test_sums_beyond_32_bits_are_exact():
+    window = Window.from_lengths([1, 1, 1, 1])
+    problem = Problem(window, Topology(1, ep=2), 2)
+    demand = np.full((4, 1, 2), 2**32 - 1, np.uint32)
+    found = seeding.score_seed(problem, demand, np.array([0, 0, 1, 1]), 2, "wide")
+    assert found.score.components == (2 * 2 * 2 * (2**32 - 1),) * 2 + (2 * 2 * (2**32 - 1),)
 
 
 PRINT_SEEDS = """

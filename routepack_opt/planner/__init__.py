@@ -6,6 +6,6 @@ rows; the deadline holds, counted from the call once kernels are ready; the plan
 
 from routepack_opt.planner.pipeline import default_budget, plan
 from routepack_opt.planner.warmup import warm_up
-from routepack_opt.solvers.annealing.parameters import Budget
+from routepack_opt.solvers.annealing.parameters import AnnealingParameters, Budget, Mix
 
-__all__ = ["Budget", "default_budget", "plan", "warm_up"]
+__all__ = ["AnnealingParameters", "Budget", "Mix", "default_budget", "plan", "warm_up"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ from routepack_opt.planner.clock import Timer
 from routepack_opt.planner.comparison import Comparison, compare_layouts
 from routepack_opt.planner.request import Method, OwnLayout, Progress, Request
 from routepack_opt.plans import Plan
-from routepack_opt.plans.snapshot import take_snapshot
+from routepack_opt.plans.snapshot import Snapshot, Table, take_snapshot
 from routepack_opt.problem import Problem
-from routepack_opt.scoring import load_metrics, loads_of, score_of
+from routepack_opt.scoring import Score, load_metrics, loads_of, score_of
 from routepack_opt.solvers.annealing.parameters import PAPER, AnnealingParameters, Budget
 from routepack_opt.solvers.annealing.population import (
     AnnealingResult,
@@ -34,8 +34,10 @@ from routepack_opt.solvers.annealing.population import (
 
 _ROWS_SHARE = 0.3  # of the deadline that the row certificate may take
 _SEED_SHARE = 0.2  # and the seeds
-_FINISH = 3.0  # times the cost of scoring one layout is kept for what follows the search
-_FLOOR = 0.004  # seconds kept at least
+_FINISH = 2.0  # times the cost of describing one layout is kept for what follows the search
+_FLOOR = 0.006  # seconds kept at least
+_FIRST_SHARE = 0.65  # of the search before the placement is refined for its rows
+_WARM = 1e-5  # hottest temperature of the search after that
 
 
 def plan(
@@ -45,6 +47,7 @@ def plan(
     deadline: float | None = None,
     budget: Budget | None = None,
     method: Method = "annealing",
+    parameters: AnnealingParameters | None = None,
     refine_placement: bool = False,
     placement: Placement | None = None,
     rows: int | RowCertificate | None = None,
@@ -70,6 +73,8 @@ def plan(
         Reproducible amount of search. Neither deadline nor budget means :func:`default_budget`.
     method : {"annealing", "paper", "seed"}
         The search; "paper" is Algorithms 2 and 3 as published, "seed" stops at the best seed.
+    parameters : AnnealingParameters, optional
+        Shape of the search in place of the method's own: population, levels, temperatures, moves.
     refine_placement : bool, default False
         Alternate between moving experts for the rows found and repacking.
     placement : Placement, optional
@@ -112,6 +117,7 @@ def plan(
         deadline=deadline,
         budget=budget,
         method=method,
+        parameters=parameters,
         refine_placement=refine_placement,
         placement=placement,
         rows=rows,
@@ -154,11 +160,15 @@ class _Planning:
         placement = self.place()
         demand = placement.demand(self.problem.item_counts)
         self.request.tell("placement", moves=self.moves)
+        bounds = self.bounds(rows, demand)
         comparison = self.compare(placement, rows, packing, demand)
         cells, rung, reason = self.search(placement, demand, rows, packing)
         if self.request.refine_placement and rung != "seed":
+            start = placement
             placement, demand, cells = self.alternate(placement, demand, cells, rows)
-        return self.assemble(certificate, placement, demand, cells, rung, reason, comparison)
+            if placement is not start:
+                bounds = self.bounds(rows, demand)
+        return self.assemble(certificate, placement, demand, cells, rung, reason, comparison, bounds)
 
     def certify(self) -> RowCertificate:
         """Find the row count; a feasible own layout with fewer rows lowers it."""
@@ -180,28 +190,54 @@ class _Planning:
         """Place the experts, near the previous placement when there is one."""
         from routepack_opt.solvers.placing import place
 
-        previous = self.request.previous.placement if self.request.previous is not None else None
         if self.request.placement is not None:
-            placement = self.request.placement
-            start = previous or Placement.identity(
-                placement.num_layers, placement.num_experts, placement.ranks
-            )
-            self.moves = placement.moves_from(start)
-            return placement
+            self.moves = self.request.placement.moves_from(self.start_of(self.request.placement))
+            return self.request.placement
+        previous = self.request.previous.placement if self.request.previous is not None else None
         paper = self.request.method == "paper"
         result = place(self.problem, method="lpt" if paper else "refined", previous=previous)
         self.moves = result.moves
         return result.placement
 
+    def start_of(self, placement: Placement) -> Placement:
+        """Return where the experts are now: the previous plan's placement, or identity."""
+        if self.request.previous is not None:
+            return self.request.previous.placement
+        return Placement.identity(placement.num_layers, placement.num_experts, placement.ranks)
+
+    def parameters(self) -> AnnealingParameters:
+        """Return the shape of the search."""
+        if self.request.parameters is not None:
+            return self.request.parameters
+        return PAPER if self.request.method == "paper" else AnnealingParameters()
+
+    def bounds(self, rows: int, demand: Any) -> tuple[int, int]:
+        """Bound the primary component under the placement and over all placements."""
+        from routepack_opt.bounds.score import any_placement_bound, placement_bound
+
+        own = placement_bound(self.problem, rows, demand).primary
+        return own, any_placement_bound(self.problem, rows).primary
+
     def compare(self, placement: Placement, rows: int, packing: IntArray, demand: Any) -> Comparison | None:
-        """Measure the baselines, and learn what must be kept of the time for finishing."""
+        """Measure the baselines, and learn how much of the time must be kept for what follows the search."""
         before = self.timer.clock()
-        layout = Layout.from_items(self.problem, packing, rows)
-        score_of(self.problem, loads_of(self.problem, demand, layout))
+        self.describe(placement, demand, Layout.from_items(self.problem, packing, rows), {}, ())
         self.timer.reserve = max(_FLOOR, _FINISH * (self.timer.clock() - before))
         if not self.request.baselines or self.timer.late():
             return None
         return compare_layouts(self.problem, placement, rows, packing, self.own)
+
+    def describe(
+        self, placement: Placement, demand: Any, layout: Layout, table: Table, notes: tuple[str, ...]
+    ) -> tuple[Layout, Score, Snapshot]:
+        """Order the rows, validate, score in full, and take the numbers of a layout."""
+        problem = self.problem
+        loads = loads_of(problem, demand, layout.validate(problem))
+        if problem.rules.row_order == "largest_first":
+            layout = layout.permuted_rows(np.argsort(-loads.tokens.max(axis=1), kind="stable"))
+            loads = loads_of(problem, demand, layout)
+        table = dict(table) | {"routepack": load_metrics(problem, placement, loads)}
+        return layout, score_of(problem, loads), take_snapshot(problem, placement, loads, table, notes)
 
     def search(
         self, placement: Placement, demand: Any, rows: int, packing: IntArray
@@ -209,8 +245,7 @@ class _Planning:
         """Build seeds and anneal; returns the cells, the rung and why it is not the first one."""
         from routepack_opt.solvers.seeding import build_seeds
 
-        paper = self.request.method == "paper"
-        parameters = PAPER if paper else AnnealingParameters()
+        parameters = self.parameters()
         share = self.timer.left(_SEED_SHARE)
         until = None if share is None else self.timer.clock() + share
         seeds = build_seeds(
@@ -222,7 +257,7 @@ class _Planning:
             seed=self.request.seed,
             trials=max(parameters.population - 2, 0),
             population=parameters.population,
-            method="paper" if paper else "annealing",
+            method="paper" if self.request.method == "paper" else "annealing",
             deadline=None if until is None else (lambda: self.timer.clock() >= until),
         )
         best = min(seeds, key=lambda seed: seed.score.components)
@@ -234,16 +269,13 @@ class _Planning:
         if self.problem.items.size == rows * self.problem.topology.dp == 1:
             return best.cell_of_item, "annealed", None
         cells = [seed.cell_of_item for seed in ([best] + [s for s in seeds if s is not best])]
-        result = self.anneal(demand, cells, rows, parameters, self._proposals())
+        first = _FIRST_SHARE if self.request.refine_placement else 1.0
+        result = self.anneal(demand, cells, rows, parameters, self._proposals(first), first)
         if result.score > best.score.components:
             raise AssertionError("the search lost its best seed")
-        rung = (
-            "incumbent"
-            if self.timer.limit is not None and len(result.trace) < parameters.levels
-            else "annealed"
-        )
-        reason = "the deadline ended the search early" if rung == "incumbent" else None
-        return result.cell_of_item, rung, reason
+        if len(result.trace) < parameters.levels:
+            return result.cell_of_item, "incumbent", "the deadline ended the search early"
+        return result.cell_of_item, "annealed", None
 
     def _own_cells(self, rows: int) -> IntArray | None:
         usable = self.own is not None and self.own_broken is None and self.own.rows == rows
@@ -256,10 +288,10 @@ class _Planning:
             return None
         return previous.layout.cell_of_item(self.problem)
 
-    def _proposals(self) -> int | None:
+    def _proposals(self, share: float) -> int | None:
         if self.timer.limit is not None:
             return None
-        return (self.request.budget or default_budget(self.problem)).proposals
+        return int((self.request.budget or default_budget(self.problem)).proposals * share)
 
     def anneal(
         self,
@@ -268,8 +300,10 @@ class _Planning:
         rows: int,
         parameters: AnnealingParameters,
         proposals: int | None,
+        share: float = 1.0,
     ) -> AnnealingResult:
-        """Run population annealing on the request's executor and keep its trace."""
+        """Run population annealing on the request's executor, for a share of the time, and keep its trace."""
+        left = self.timer.left(share)
         with _executor(self.request) as executor:
             result = anneal(
                 self.problem,
@@ -279,7 +313,7 @@ class _Planning:
                 seed=self.request.seed,
                 parameters=parameters,
                 proposals=proposals,
-                deadline=self.timer.stop if proposals is None else None,
+                deadline=None if left is None else self.timer.clock() + left,
                 clock=self.timer.clock,
                 executor=executor,
                 progress=lambda level: self.request.tell("level", level=level),
@@ -292,7 +326,25 @@ class _Planning:
         self, placement: Placement, demand: Any, cells: IntArray, rows: int
     ) -> tuple[Placement, Any, IntArray]:
         """Move experts for the rows found, repack warm, and keep the result when the exact score improves."""
-        return placement, demand, cells
+        from routepack_opt.planner.alternation import placement_for_rows
+
+        problem = self.problem
+        layout = Layout.from_items(problem, cells, rows)
+        refined = placement_for_rows(problem, placement, layout, self.timer.late)
+        before = score_of(problem, loads_of(problem, demand, layout))
+        if self.timer.late():
+            return placement, demand, cells
+        if refined == placement:
+            refined, new_demand = placement, demand  # the rest of the search goes on where it was
+        else:
+            new_demand = refined.demand(problem.item_counts)
+        warm = replace(self.parameters(), hottest=_WARM, coldest=min(_WARM, self.parameters().coldest))
+        result = self.anneal(new_demand, [cells], rows, warm, self._proposals(1 - _FIRST_SHARE))
+        self.request.tell("alternation", before=before.primary, after=result.score[0])
+        if result.score >= before.components:
+            return placement, demand, cells
+        self.moves = refined.moves_from(self.start_of(refined))
+        return refined, new_demand, result.cell_of_item
 
     def assemble(
         self,
@@ -303,30 +355,22 @@ class _Planning:
         rung: str,
         reason: str | None,
         comparison: Comparison | None,
+        bounds: tuple[int, int],
     ) -> Plan:
-        """Order the rows, validate, score in full, bound, and describe."""
-        from routepack_opt.bounds.score import any_placement_bound, placement_bound
-
-        problem, rows = self.problem, int(certificate.rows or 0)
-        layout = Layout.from_items(problem, cells, rows).validate(problem)
-        loads = loads_of(problem, demand, layout)
-        if problem.rules.row_order == "largest_first":
-            layout = layout.permuted_rows(np.argsort(-loads.tokens.max(axis=1), kind="stable"))
-            loads = loads_of(problem, demand, layout)
-        score = score_of(problem, loads)
-        table = dict(comparison.table) if comparison is not None else {}
-        table["routepack"] = load_metrics(problem, placement, loads)
-        notes = comparison.notes if comparison is not None else ()
+        """Put the plan together."""
+        table, notes = (comparison.table, comparison.notes) if comparison is not None else ({}, ())
+        layout = Layout.from_items(self.problem, cells, int(certificate.rows or 0))
+        layout, score, snapshot = self.describe(placement, demand, layout, table, notes)
         return Plan(
             layout=layout,
             placement=placement,
             rows=certificate,
             score=score,
-            bound=placement_bound(problem, rows, demand).primary,
-            bound_any=any_placement_bound(problem, rows).primary,
+            bound=bounds[0],
+            bound_any=bounds[1],
             rung=rung,
             reason=reason,
-            snapshot=take_snapshot(problem, placement, loads, table, notes),
+            snapshot=snapshot,
             provenance=self.provenance(),
             trace=tuple(asdict(level) for level in self.trace),
         )
@@ -343,6 +387,7 @@ class _Planning:
             "routing": window.routing,
             "policy_version": window.policy_version,
             "method": request.method,
+            "parameters": asdict(self.parameters()),
             "seed": request.seed,
             "deadline": request.deadline,
             "proposals": self.proposals,
@@ -364,8 +409,6 @@ def _held(certificate: RowCertificate) -> tuple[int, IntArray]:
 
 def _with_packing(found: RowCertificate, packing: IntArray, rows: int) -> RowCertificate:
     """Return the certificate with the trainer's own packing, which has fewer rows than the best known."""
-    from dataclasses import replace
-
     status = "certified" if found.lower_bound == rows else "best_known"
     return replace(found, rows=rows, packing=packing, status=status)
 

@@ -35,8 +35,8 @@ class Mix:
         the cell that holds up its shard (the paper's guidance; 819 is its 80 %).
     """
 
-    near: int = 400
-    any: int = 500
+    near: int = 700
+    any: int = 200
     move: int = 100
     pair: int = 16
     reach: int = 16
@@ -89,9 +89,9 @@ class AnnealingParameters:
         Whose defaults these are; written into the plan.
     """
 
-    population: int = 4
+    population: int = 2
     levels: int = 40
-    hottest: float = 1e-4
+    hottest: float = 3e-5
     coldest: float = 1e-6
     mix: Mix = Mix()
     rule: Literal["annealing", "paper"] = "annealing"
@@ -128,6 +128,7 @@ def _root(value: float, degree: int) -> float:
 PAPER = AnnealingParameters(
     population=16,
     levels=20,
+    hottest=1e-4,
     mix=Mix(near=0, any=924, move=100, pair=0, guided=819),
     rule="paper",
 )

@@ -15,6 +15,7 @@ from routepack_opt.solvers.seeding.packing import (
 from routepack_opt.solvers.seeding.pairing import edp_aware_pair
 from routepack_opt.solvers.seeding.population import build_seeds
 from routepack_opt.solvers.seeding.rectangle import is_valid
+from routepack_opt.solvers.seeding.warmup import warm_up
 
 __all__ = [
     "CanonicalMap",
@@ -28,5 +29,6 @@ __all__ = [
     "quality_diversity_select",
     "randomized_best_fit",
     "score_seed",
+    "warm_up",
     "window_shuffle",
 ]

@@ -19,6 +19,7 @@ from routepack_opt.scoring import Score
 from routepack_opt.solvers.seeding._kernels import pairing as kernels
 from routepack_opt.solvers.seeding._kernels.distance import canonical_labels
 from routepack_opt.solvers.seeding.pairing import CellSums, blocks_of, sum_cells
+from routepack_opt.solvers.seeding.rectangle import read_only
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +84,10 @@ def evaluate(
     return Seed(frozen(target[cells]), score, origin, frozen(features))
 
 
-def _peaks(problem: Problem, routed: npt.NDArray[Any], target: IntArray, rows: int) -> IntArray:
+def _peaks(problem: Problem, routed: IntArray, target: IntArray, rows: int) -> IntArray:
     """Busiest rank's load of every row, shard and layer, int64 (R, G, L)."""
     shards = problem.topology.num_shards
-    blocks = np.zeros((rows * shards, *routed.shape[1:]), routed.dtype)
+    blocks = np.zeros((rows * shards, *routed.shape[1:]), np.int64)
     kernels.add_cells(routed, blocks_of(problem, target), blocks)
     peaks = np.zeros(blocks.shape[:2], np.int64)
     kernels.layer_peaks(blocks, peaks)
@@ -97,10 +98,9 @@ def score_seed(
     problem: Problem, demand: npt.NDArray[Any], cell_of_item: IntArray, rows: int, origin: str
 ) -> Seed:
     """Evaluate a layout given by the flat cell of every item, int64 (M,)."""
-    cells = np.ascontiguousarray(cell_of_item, np.int64)
-    return evaluate(
-        problem, sum_cells(problem, demand, cells, rows * problem.topology.dp), cells, rows, origin
-    )
+    cells = np.asarray(cell_of_item, np.int64)
+    sums = sum_cells(problem, demand, cells, rows * problem.topology.dp)
+    return evaluate(problem, sums, cells, rows, origin)
 
 
 def canonicalize(problem: Problem, cell_of_item: IntArray) -> bytes:
@@ -122,7 +122,7 @@ def canonicalize(problem: Problem, cell_of_item: IntArray) -> bytes:
     group = frozen(np.arange(problem.topology.dp)) if fixed else problem.topology.shard_of_slot
     labels = np.empty((3, cell_of_item.size), np.int32)
     first = np.full((2, int(cell_of_item.max()) + 1), -1, np.int32)
-    canonical_labels(frozen(cell_of_item.view()), group, first, labels)
+    canonical_labels(read_only(cell_of_item), group, first, labels)
     return hashlib.blake2b(labels.astype("<i4").tobytes(), digest_size=16).digest()
 
 

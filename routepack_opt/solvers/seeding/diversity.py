@@ -30,7 +30,7 @@ def quality_diversity_select(
 
     First the best score; then, again and again, the seed x that maximizes
     ``min over chosen y of d(x, y) - eta * delta0(x)``, where delta0 is the gap of the primary score to the
-    best, relative to the best, and d is :func:`distances`.
+    best, relative to the best, and d is :meth:`Space.distances`.
 
     Parameters
     ----------
@@ -53,9 +53,7 @@ def quality_diversity_select(
         return []
     best = min(range(len(seeds)), key=lambda k: seeds[k].score.components)
     floor = seeds[best].score.primary
-    penalty = np.array(
-        [eta * ((s.score.primary - floor) * ONE // max(floor, 1)) for s in seeds], dtype=object
-    )
+    penalty = [eta * ((s.score.primary - floor) * ONE // max(floor, 1)) for s in seeds]
     chosen, left = [best], [k for k in range(len(seeds)) if k != best]
     nearest = None
     space = Space(problem, seeds)
@@ -87,7 +85,7 @@ class Space:
         self._sketches = np.stack([sketch(s.features) for s in seeds])
 
     def distances(self, k: int) -> IntArray:
-        """Distance of every member to member k: d of Algorithm 2, int64 (size of the pool,).
+        """Return the distance of every member to member k: d of Algorithm 2, int64 (size of the pool,).
 
         The sum of three parts, each at most about ONE: cell co-assignment and row co-assignment (one minus
         the share of common pairs, Dice), and the sliced-Wasserstein distance of the row profiles.

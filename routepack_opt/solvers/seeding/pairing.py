@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from routepack_opt.arrays import IntArray, frozen
+from routepack_opt.arrays import IntArray
 from routepack_opt.problem import Problem
 from routepack_opt.solvers.seeding._kernels import pairing as kernels
-
-_NARROW = 2**31
+from routepack_opt.solvers.seeding.rectangle import read_only
 
 
 class CellSums(NamedTuple):
@@ -26,21 +25,20 @@ class CellSums(NamedTuple):
     ----------
     tokens, squares : numpy.ndarray of int64, shape (K,)
         Sums over the items of every cell.
-    routed : numpy.ndarray of int32 or int64, shape (K, L, P)
+    routed : numpy.ndarray of int64, shape (K, L, P)
         Routed assignments on every EP rank.
     """
 
     tokens: IntArray
     squares: IntArray
-    routed: npt.NDArray[Any]
+    routed: IntArray
 
 
 def sum_cells(problem: Problem, demand: npt.NDArray[Any], cells: IntArray, count: int) -> CellSums:
     """Sum the items of `count` cells: `demand` is q (M, L, P), `cells` the cell of every item."""
     items = problem.items
-    narrow = int(problem.loads.sum()) < _NARROW
-    routed = np.zeros((count, *demand.shape[1:]), np.int32 if narrow else np.int64)
-    kernels.add_demand(frozen(demand.view()), cells, routed)
+    routed = np.zeros((count, *demand.shape[1:]), np.int64)
+    kernels.add_demand(read_only(demand), read_only(cells), routed)
     tokens, squares = np.zeros(count, np.int64), np.zeros(count, np.int64)
     np.add.at(tokens, cells, items.tokens)
     np.add.at(squares, cells, items.squares)
@@ -111,7 +109,7 @@ def _pairing(
 ) -> kernels.Pairing:
     """Fill the kernel's table."""
     count, shards = sums.tokens.size, problem.topology.num_shards
-    largest = sums.routed.reshape(count, -1).max(axis=1, initial=0).astype(np.int64)
+    largest = sums.routed.reshape(count, -1).max(axis=1, initial=0)
     block_of_place = blocks_of(problem, np.arange(count))
     blocks = class_of_row.size * shards
     return kernels.Pairing(
@@ -124,7 +122,7 @@ def _pairing(
         slots=problem.topology.dp,
         keep_slot=problem.rules.equal_samples_per_slot,
         words=np.zeros(count, np.uint64),
-        blocks=np.zeros((blocks, *sums.routed.shape[1:]), sums.routed.dtype),
+        blocks=np.zeros((blocks, *sums.routed.shape[1:]), np.int64),
         peaks=np.zeros(blocks, np.int64),
         count=np.zeros(blocks, np.int64),
         keys=np.zeros((blocks, 2), np.int64),

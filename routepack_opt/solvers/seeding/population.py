@@ -72,9 +72,8 @@ def build_seeds(
     setting = Setting(problem, demand, rows, seed, window)
     pool, over = CanonicalMap(problem), deadline or (lambda: False)
     given = {"certificate": packing, "own": own}
-    valid = {
-        k: np.asarray(c, np.int64) for k, c in given.items() if c is not None and is_valid(problem, c, rows)
-    }
+    cells = {name: np.asarray(c, np.int64) for name, c in given.items() if c is not None}
+    valid = {name: c for name, c in cells.items() if is_valid(problem, c, rows)}
     if method == "paper":
         initialize_pool(setting, pool, valid, trials, over)
         chosen = quality_diversity_select(problem, pool.seeds, population)

@@ -7,8 +7,10 @@ are compiled once; the classes of its rows always leave at least D items to ever
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from routepack_opt.arrays import IntArray, frozen
 from routepack_opt.problem import Problem
@@ -101,6 +103,11 @@ def row_classes_of(problem: Problem, cell_of_item: IntArray, rows: int) -> IntAr
     return class_of_row
 
 
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a contiguous read-only view: a kernel is compiled anew for arrays that differ in these."""
+    return frozen(np.ascontiguousarray(array).view())
+
+
 def is_valid(problem: Problem, cell_of_item: IntArray, rows: int) -> bool:
     """Tell whether a layout (flat cell of every item) keeps the rules on cells, rows' classes and slots."""
     if (
@@ -109,4 +116,4 @@ def is_valid(problem: Problem, cell_of_item: IntArray, rows: int) -> bool:
     ):
         return False
     rect = rectangle_of(problem, rows, row_classes_of(problem, cell_of_item, rows))
-    return rect is not None and bool(keeps_rules(rect, empty_fill(rect), frozen(cell_of_item.view())))
+    return rect is not None and bool(keeps_rules(rect, empty_fill(rect), read_only(cell_of_item)))

@@ -39,7 +39,7 @@ def layer_peaks(blocks: Any, peaks: Any) -> None:
         for layer in range(blocks.shape[1]):
             worst = np.int64(0)
             for p in range(blocks.shape[2]):
-                worst = max(worst, np.int64(blocks[b, layer, p]))
+                worst = max(worst, blocks[b, layer, p])
             peaks[b, layer] = worst
 
 
@@ -52,14 +52,14 @@ def joined_peaks(block: Any, loads: Any) -> tuple[int, int]:
         for p in range(1, block.shape[1]):
             worst = max(worst, block[layer, p] + loads[layer, p])
         total += worst
-        largest = max(largest, np.int64(worst))
+        largest = max(largest, worst)
     return int(total), int(largest)
 
 
 class Pairing(NamedTuple):
     """What :func:`pair_cells` reads (the first part) and works on (the second, zero at the start)."""
 
-    routed: Any  # int32 or int64 [K, L, P]: loads of the completed cells
+    routed: Any  # int64 [K, L, P]: loads of the completed cells
     order: Any  # int64 [K]: completed cells in decreasing routed-token peak
     class_of_cell: Any  # int64 [K]: class of every completed cell
     block_of_place: Any  # int64 [K]: row-shard of every place
@@ -69,7 +69,7 @@ class Pairing(NamedTuple):
     keep_slot: bool  # whether completed cell k must stand in slot k % D
     words: Any  # uint64 [K]: random words, used when w > 1
 
-    blocks: Any  # as routed, [R G, L, P]: loads of the row-shards so far
+    blocks: Any  # int64 [R G, L, P]: loads of the row-shards so far
     peaks: Any  # int64 [R G]: their sums over layers of the busiest rank
     count: Any  # int64 [R G]: their cells
     keys: Any  # int64 [R G, 2]: insertion key of the cell at hand

@@ -1,0 +1,92 @@
+"""`routepack show` and `routepack versions`."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from routepack_opt import files
+from routepack_opt._version import __version__
+from routepack_opt.cli import options as o
+from routepack_opt.cli.output import out, print_json
+from routepack_opt.cli.reading import describe
+from routepack_opt.cli.summary import plan_record, print_plan
+from routepack_opt.errors import FormatError
+from routepack_opt.plans import Plan
+from routepack_opt.window import Window
+
+_PACKAGES = (
+    "numpy",
+    "numba",
+    "scipy",
+    "ortools",
+    "highspy",
+    "pyomo",
+    "torch",
+    "megatron-core",
+    "transformers",
+    "ray",
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("show")(show)
+    app.command("plot")(plot)
+    app.command("versions")(versions)
+
+
+def show(
+    file: Annotated[Path, typer.Argument(help="Window or plan file.", metavar="FILE")], json: o.Json = False
+) -> None:
+    """Show what a window or a plan holds."""
+    kind = files.kind_of(file)
+    if kind == "window":
+        record = describe(Window.load(file))
+        if json:
+            print_json(record)
+            return
+        for key, value in record.items():
+            out.print(f"{key:>15}  {value:,}" if isinstance(value, int) else f"{key:>15}  {value}")
+    elif kind == "plan":
+        plan = Plan.load(file)
+        if json:
+            print_json(plan_record(plan))
+        else:
+            print_plan(plan)
+    else:
+        raise FormatError("a window or plan file", f"a {kind} file", str(file))
+
+
+def plot(
+    plan: Annotated[Path, typer.Argument(help="Plan file.", metavar="PLAN")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="PNG, SVG or PDF file to write.")],
+    which: Annotated[str, typer.Option(help="plan (all), rows, ranks, fill or search.")] = "plan",
+) -> None:
+    """Draw a plan: rows by cost, rank loads before and after, token fill, and the search.
+
+    Example: routepack plot plan.npz -o plan.png
+    """
+    from routepack_opt.plotting import save_plot
+
+    save_plot(Plan.load(plan), output, which)
+    out.print(f"written to {output}")
+
+
+def versions(json: o.Json = False) -> None:
+    """Print the versions of the package and of what it uses."""
+    found: dict[str, str | None] = {"routepack_opt": __version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    if json:
+        print_json(found)
+        return
+    for name, version in found.items():
+        out.print(f"{name:>15}  {version or 'not installed'}")
