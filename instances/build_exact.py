@@ -17,7 +17,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from routepack_opt import __version__
-from routepack_opt.errors import CheckError, InputError
+from routepack_opt.errors import CheckError, InputError, NoLayoutError
+from routepack_opt.layout import Layout
+from routepack_opt.planner import plan
 from routepack_opt.solvers.exact import ExactResult, solve_exact
 from routepack_opt.solvers.oracle import refusal, solve_by_subsets
 from routepack_opt.suite.instances import Instance, Record, Suite
@@ -88,8 +90,13 @@ def _small(suite: Suite, instance: Instance, seconds: float) -> str | None:
 
 
 def _medium(suite: Suite, instance: Instance, seconds: float) -> str | None:
-    """Record the best layout and bound that CP-SAT finds in the time."""
-    result, proof = _solve(instance, "cpsat", seconds)
+    """Record the best layout and bound that CP-SAT finds in the time, started from the planner's layout."""
+    known = {"placement": instance.placement, "rows": instance.rows, "baselines": False}
+    try:
+        hint = plan(instance.problem, **known).layout
+    except NoLayoutError:
+        hint = None
+    result, proof = _solve(instance, "cpsat", seconds, hint)
     if result.layout is None:
         return f"cpsat: {result.termination}, no layout"
     record: Record = suite.add(instance)
@@ -100,13 +107,16 @@ def _medium(suite: Suite, instance: Instance, seconds: float) -> str | None:
     return None
 
 
-def _solve(instance: Instance, backend: str, seconds: float) -> tuple[ExactResult, dict[str, object]]:
+def _solve(
+    instance: Instance, backend: str, seconds: float, hint: Layout | None = None
+) -> tuple[ExactResult, dict[str, object]]:
     started = time.perf_counter()
     result = solve_exact(
         instance.problem,
         placement=instance.placement,
         rows=instance.rows,
         backend=backend,
+        hint=hint,
         time_limit=seconds,
     )
     package = {"cpsat": "ortools", "highs": "highspy"}[backend]
