@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from routepack_opt.bounds.score import rank_peaks
+from routepack_opt.bounds.placement import rank_peaks
 from routepack_opt.models.linear import LinearModel
 from routepack_opt.placement import Placement
 

@@ -3,7 +3,7 @@
 Guarantees: see the modules; the same loads give the same placement on every machine.
 """
 
-from routepack_opt.solvers.placing.place import place, place_loads
+from routepack_opt.solvers.placing.methods import place, place_loads
 from routepack_opt.solvers.placing.result import PlacementResult
 from routepack_opt.solvers.placing.rowaware import RowRefinement, forecast_rows, refine_for_rows
 

@@ -38,11 +38,16 @@ def refine_layers(loads: IntArray, ranks: int) -> tuple[IntArray, IntArray]:
     slots = refined_layers(loads, order, bound, ranks, limit)
     for layer, row in enumerate(loads):
         if measure(row, slots[layer], ranks)[0] > bound[layer]:
-            slots[layer], bound[layer] = _search(row, order[layer], slots[layer], ranks, int(bound[layer]))
+            slots[layer], bound[layer] = search_layer(
+                row, order[layer], slots[layer], ranks, int(bound[layer])
+            )
     return slots, bound
 
 
-def _search(loads: IntArray, order: IntArray, slots: IntArray, ranks: int, low: int) -> tuple[IntArray, int]:
+def search_layer(
+    loads: IntArray, order: IntArray, slots: IntArray, ranks: int, low: int
+) -> tuple[IntArray, int]:
+    """Search one layer beyond the descents; returns its slots and its bound, from those of the descents."""
     from routepack_opt.solvers.placing._kernels import descend, measure
 
     low, found = split_layer(loads, ranks, low)
