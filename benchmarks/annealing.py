@@ -1,7 +1,7 @@
 """Speed and quality of population annealing: every number as a ratio or a gap measured in one run.
 
     python benchmarks/annealing.py quality     gaps on the real windows after one second on two threads
-    python benchmarks/annealing.py speed       proposals per second against a plain kernel and a streaming kernel
+    python benchmarks/annealing.py speed       time per proposal against plain kernels and streaming
     python benchmarks/annealing.py sweep       the parameters that the defaults were chosen from
     python benchmarks/annealing.py large       N = 16,384, 61 layers, 64 ranks, 60 seconds
 

@@ -30,10 +30,10 @@ def plain_swaps(routed, demand, row, number):
 
 @njit(nogil=True)
 def rescored_rows(demand, order, starts, number):
-    """Score `number` random swaps by adding up both rows again in int64: the expert terms of a naive scorer."""
+    """Score `number` random swaps by adding up both rows again in int64: expert terms only."""
     state = np.uint64(88172645463325252)
     total = np.int64(0)
-    samples, layers, ranks = demand.shape
+    _, layers, ranks = demand.shape
     rows = starts.size - 1
     sums = np.zeros((layers, ranks), np.int64)
     for _ in range(number):
