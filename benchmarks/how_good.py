@@ -15,7 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 RESULTS, INSTANCES, PAGE = ROOT / "benchmarks" / "results", ROOT / "instances", ROOT / "docs" / "how-good.md"
 
+from routepack_opt.bounds.score import placement_bound  # noqa: E402
 from routepack_opt.suite.gap import read_rows, summary  # noqa: E402
+from routepack_opt.suite.instances import Suite  # noqa: E402
 
 
 def main():
@@ -213,7 +215,29 @@ def production():
     return grid(["window", "G", "R", *heads, "gap over all placements"], body)
 
 
-TABLES = {f.__name__: f for f in (small, medium, proof, gap, placement, calibration, hierarchy, production)}
+def bound():
+    """Distance of the counting bound from proven optima, by items in a row-shard."""
+    groups = defaultdict(list)
+    for instance, record in Suite(INSTANCES / "exact-small"):
+        demand = instance.placement.demand(instance.problem.item_counts)
+        low = placement_bound(instance.problem, instance.rows, demand).primary
+        shape = record.shape
+        crowd = shape["M"] / (shape["R"] * shape["G"])
+        group = next(name for most, name in _CROWDS if crowd <= most)
+        groups[group].append(record.best[0] / low - 1)
+    body = [
+        [name, len(groups[name]), percent(sum(groups[name]) / len(groups[name])), percent(max(groups[name]))]
+        for _, name in _CROWDS
+        if groups[name]
+    ]
+    return grid(["items per row-shard", "instances", "mean distance", "largest"], body)
+
+
+_CROWDS = ((3, "up to 3"), (5, "4 to 5"), (8, "6 to 8"), (12, "9 to 12"), (10**9, "more than 12"))
+
+TABLES = {
+    f.__name__: f for f in (small, medium, proof, gap, placement, calibration, hierarchy, production, bound)
+}
 
 if __name__ == "__main__":
     main()
