@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 import typer
 
-from routepack_opt.cli import convert, placing, planning, reading, rows, showing
+from routepack_opt.cli import convert, exact, placing, planning, reading, rows, showing
 from routepack_opt.errors import CheckError, InfeasibleError, NoLayoutError, RoutePackError
 
 BAD_INPUT, INFEASIBLE, CHECK_FAILED = 2, 3, 4
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (reading, planning, placing, rows, showing, convert):
+for module in (reading, planning, placing, rows, exact, showing, convert):
     module.register(app)
 
 
