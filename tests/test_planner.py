@@ -416,7 +416,7 @@ rng = np.random.default_rng(0)
 for longest in (90, 9000, 90_000):
     lengths = rng.integers(longest // 3, longest, 16)
     counts = np.stack([rng.multinomial(n, np.full(8, 1 / 8), 3) for n in lengths])
-    window = rp.Window.from_counts(lengths, counts)
+    window = rp.Window.from_counts(lengths, counts, model=rp.MoEModel(3, 8, 1))
     first = check(window)
     for options in (
         {"dp": 4, "shards": 2}, {"ep": 8}, {"stages": ()}, {"method": "paper"}, {"method": "seed"}, {"threads": 2},
