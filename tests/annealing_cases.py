@@ -16,7 +16,19 @@ from routepack_opt.solvers.annealing.instance import build_instance, from_kernel
 
 WORDS = np.array([1, 2, 3, 4], np.uint64)
 # What a state derives from `cell`, in an order of its own choosing only in `members` and `position`.
-DERIVED = ("size", "tokens", "squares", "samples", "routed", "attention", "peaks", "joint", "by_shard", "score", "top")
+DERIVED = (
+    "size",
+    "tokens",
+    "squares",
+    "samples",
+    "routed",
+    "attention",
+    "peaks",
+    "joint",
+    "by_shard",
+    "score",
+    "top",
+)
 
 
 @dataclass
@@ -73,9 +85,7 @@ def oracle_score(problem, placement, cells):
     stages = [tuple(Fraction(d) for d in stage.decimals) for stage in problem.stages]
     q = oracles.demand(problem.counts.tolist(), placement.slot_of_expert.tolist(), topology.ep)
     place = (cells, topology.shards, problem.capacity, stages)
-    return oracles.score(
-        oracles.joint(problem.aligned.tolist(), q, *place, window.num_layers, topology.ep)
-    )
+    return oracles.score(oracles.joint(problem.aligned.tolist(), q, *place, window.num_layers, topology.ep))
 
 
 def assert_consistent(case):

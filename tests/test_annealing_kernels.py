@@ -78,7 +78,9 @@ def test_uniform_draws_lie_strictly_between_0_and_1_and_their_logarithm_is_right
     assert exponential(state_before(word)) == pytest.approx(-math.log(u), rel=1e-12)
 
 
-@pytest.mark.parametrize("kinds", [("uint16", "uint16"), ("int32", "int32"), ("uint16", "int32"), ("int32", "uint16")])
+@pytest.mark.parametrize(
+    "kinds", [("uint16", "uint16"), ("int32", "int32"), ("uint16", "int32"), ("int32", "uint16")]
+)
 @settings(max_examples=30)
 @given(layers=st.integers(0, 2 * LANES + 3), ranks=st.integers(1, 5), seed=st.integers(0, 2**32 - 1))
 def test_compiled_peaks_are_the_plain_ones(kinds, layers, ranks, seed):

@@ -134,7 +134,12 @@ def test_more_rows_can_be_asked_for(problem):
 
 @pytest.mark.parametrize(
     ("rows", "rules", "rule"),
-    [(2, {}, "rows"), (8, {}, "rows"), (3, {"min_rows": 4}, "min_rows"), (3, {"row_multiple": 2}, "row_multiple")],
+    [
+        (2, {}, "rows"),
+        (8, {}, "rows"),
+        (3, {"min_rows": 4}, "min_rows"),
+        (3, {"row_multiple": 2}, "row_multiple"),
+    ],
 )
 def test_rows_that_cannot_be_are_refused_with_the_rule(rows, rules, rule):
     with pytest.raises(rp.InfeasibleError, match=f"{rows} rows") as caught:

@@ -78,7 +78,9 @@ def test_threads_do_not_change_the_result(started, reference, threads):
     problem, demand, seeds = started
     executor = ThreadExecutor(threads)
     try:
-        found = anneal(problem, demand, seeds, 2, seed=7, parameters=SMALL, proposals=6_000, executor=executor)
+        found = anneal(
+            problem, demand, seeds, 2, seed=7, parameters=SMALL, proposals=6_000, executor=executor
+        )
     finally:
         executor.close()
     assert outcome(found) == reference
