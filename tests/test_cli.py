@@ -1,5 +1,7 @@
 """The command line: results, the JSON contract, exit codes, and messages of one line."""
 
+# ruff: noqa: E501  (a table: one case, one line)
+
 import json
 import os
 import subprocess
@@ -64,7 +66,14 @@ def one_object(out):
 def test_plan_prints_the_comparison_and_writes_the_plan(call, folder):
     code, out, err = call("plan", "window.npz", *PLAN, *STAGES, "-o", "plan.npz")
     assert (code, err) == (0, "")
-    for word in ("Baseline", "Reorder", "RoutePack", "least-loaded", "3 rows x 2 slots (certified", "reproducible"):
+    for word in (
+        "Baseline",
+        "Reorder",
+        "RoutePack",
+        "least-loaded",
+        "3 rows x 2 slots (certified",
+        "reproducible",
+    ):
         assert word in out
     assert "written to plan.npz" in out
     assert rp.Plan.load(folder / "plan.npz").rows.rows == 3
@@ -75,12 +84,18 @@ def test_plan_json_keeps_its_contract(call, folder):
     assert (code, err) == (0, "")
     found, plan = one_object(out), rp.Plan.load(folder / "plan.npz")
     assert (found["rows"], found["rows_lower_bound"], found["rows_status"]) == (3, 3, "certified")
-    assert {"primary", "total", "row_peak", "primary_float", "total_float", "row_peak_float"} <= set(found["score"])
-    assert [found["score"][k] for k in ("primary", "total", "row_peak")] == [str(x) for x in plan.score.components]
-    assert [found["score"][f"{k}_float"] for k in ("primary", "total", "row_peak")] == list(plan.score.as_float())
-    assert found["gap"] == (found["score"]["primary_float"] - found["bound_float"]) / found["bound_float"] or (
-        found["gap"] == pytest.approx(plan.gap)
+    assert {"primary", "total", "row_peak", "primary_float", "total_float", "row_peak_float"} <= set(
+        found["score"]
     )
+    assert [found["score"][k] for k in ("primary", "total", "row_peak")] == [
+        str(x) for x in plan.score.components
+    ]
+    assert [found["score"][f"{k}_float"] for k in ("primary", "total", "row_peak")] == list(
+        plan.score.as_float()
+    )
+    assert found["gap"] == (found["score"]["primary_float"] - found["bound_float"]) / found[
+        "bound_float"
+    ] or (found["gap"] == pytest.approx(plan.gap))
     assert found["gap_any"] == plan.gap_any >= 0
     assert found["bound_any_float"] == plan.bound_any / plan.score.denominator
     assert found["rung"] == "annealed"
@@ -106,10 +121,20 @@ def test_show_gives_the_saved_plan_in_the_same_form(call):
 
 
 def test_rules_and_search_options_reach_the_planner(call, folder):
-    rules = ["--equal-samples-per-slot", "--max-samples-per-cell", "4", "--row-multiple", "2", "--length-multiple", "2"]
+    rules = [
+        "--equal-samples-per-slot",
+        "--max-samples-per-cell",
+        "4",
+        "--row-multiple",
+        "2",
+        "--length-multiple",
+        "2",
+    ]
     more = ["--min-rows", "3", "--cell-multiple", "3", "--row-order", "largest_first", "--oversize", "alone"]
     options = ["--capacity", "14", "--seed", "3", "--threads", "2", "--method", "paper", "--refine-placement"]
-    code, out, _ = call("plan", "window.npz", *PLAN, *STAGES, *rules, *more, *options, "--json", "-o", "ruled.npz")
+    code, out, _ = call(
+        "plan", "window.npz", *PLAN, *STAGES, *rules, *more, *options, "--json", "-o", "ruled.npz"
+    )
     assert (code, one_object(out)["rows"]) == (0, 4)
     plan = rp.Plan.load(folder / "ruled.npz")
     problem = rp.Problem(
@@ -169,7 +194,10 @@ def test_place_writes_a_map_that_convert_reads(call, folder):
     assert code == 0
     assert {"method", "moves", "peak", "bound", "slot_of_expert"} <= set(found)
     assert all(peak >= bound for peak, bound in zip(found["peak"], found["bound"], strict=True))
-    assert call("convert", "map.json", "map.npy", "--from", "sglang", "--to", "eplb", "--ep", "4")[0] in (0, 2)
+    assert call("convert", "map.json", "map.npy", "--from", "sglang", "--to", "eplb", "--ep", "4")[0] in (
+        0,
+        2,
+    )
     code, out, _ = call("place", "window.npz", "--ep", "4", "--previous", "map.json")
     assert code == 0
     assert "0 experts change rank" in out
@@ -210,6 +238,7 @@ def test_versions_and_help(call):
 
 # Exit codes and messages.
 
+SHAPE = ["--layers", "8", "--experts", "32", "--top-k", "4"]
 BAD_INPUT = {
     "no such window": (["plan", "none.npz", *PLAN], "no such file"),
     "a missing option": (["plan", "window.npz", "--dp", "2"], "--capacity"),
@@ -238,11 +267,11 @@ BAD_INPUT = {
     "certify without slots": (["certify", "window.npz", "--capacity", "12"], "--dp"),
     "a bad time limit": (["certify", "small.bpp", "--time-limit", "0"], "time_limit"),
     "a certificate that is none": (["certify", "small.bpp", "--check", "text.json"], "text.json"),
-    "a replay that is none": (["import", "text.json", "--layers", "8", "--experts", "32", "--top-k", "4", "-o", "x.npz"], "text.json"),
+    "a replay that is none": (["import", "text.json", *SHAPE, "-o", "x.npz"], "text.json"),
     "a replay without a model": (["import", REPLAY, "-o", "x.npz"], "--layers"),
-    "bad dense layers": (["import", REPLAY, "--layers", "8", "--experts", "32", "--top-k", "4", "--dense-layers", "a", "-o", "x.npz"], "--dense-layers"),
-    "lengths that are none": (["import", REPLAY, "--layers", "8", "--experts", "32", "--top-k", "4", "--lengths", "text.json", "-o", "x.npz"], "text.json"),
-    "a bad policy": (["import", REPLAY, "--layers", "8", "--experts", "32", "--top-k", "4", "--policy", "x", "-o", "x.npz"], "policy"),
+    "bad dense layers": (["import", REPLAY, *SHAPE, "--dense-layers", "a", "-o", "x.npz"], "--dense-layers"),
+    "lengths that are none": (["import", REPLAY, *SHAPE, "--lengths", "text.json", "-o", "x.npz"], "text.json"),
+    "a bad policy": (["import", REPLAY, *SHAPE, "--policy", "x", "-o", "x.npz"], "policy"),
     "a map that is none": (["convert", "text.json", "map.json", "--from", "sglang", "--to", "eplb", "--ep", "4"], "text.json"),
     "a map of no format": (["convert", "text.json", "map.json", "--from", "x", "--to", "eplb"], "'x'"),
 }  # fmt: skip
@@ -292,7 +321,12 @@ def entry(folder, *arguments):
     code = f"import sys; from {module} import {name}; sys.exit({name}())"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

@@ -110,7 +110,16 @@ def test_a_plan_file_gives_the_plan_back(plan, problem, tmp_path):
 def test_the_snapshot_comes_back_and_holds_the_numbers_of_the_score(plan, problem, tmp_path):
     plan.save(tmp_path / "plan.npz")
     found, made = rp.Plan.load(tmp_path / "plan.npz").snapshot, plan.snapshot
-    for name in ("lengths", "aligned", "alone", "cell_tokens", "attention", "expert", "loads_identity", "loads_plan"):
+    for name in (
+        "lengths",
+        "aligned",
+        "alone",
+        "cell_tokens",
+        "attention",
+        "expert",
+        "loads_identity",
+        "loads_plan",
+    ):
         np.testing.assert_array_equal(getattr(found, name), getattr(made, name))
     assert (found.table, found.notes, found.stages) == (made.table, made.notes, made.stages)
     assert (found.capacity, found.cell_cap, found.fill) == (12, 12, made.fill)
@@ -173,7 +182,17 @@ def text_score(meta, arrays):
 
 @pytest.mark.parametrize(
     "change",
-    [swap_cells, swap_experts, lower_score, other_problem, no_rung, no_table, out_of_range, no_placement, text_score],
+    [
+        swap_cells,
+        swap_experts,
+        lower_score,
+        other_problem,
+        no_rung,
+        no_table,
+        out_of_range,
+        no_placement,
+        text_score,
+    ],
 )
 def test_a_tampered_file_is_refused(plan, tmp_path, change):
     with pytest.raises(rp.FormatError, match=r"plan\.npz"):
@@ -224,7 +243,7 @@ def test_the_hash_covers_decisions_and_nothing_else(plan, problem):
 
 @pytest.mark.parametrize("other", [{"capacity": 13}, {"row_order": "largest_first"}, {"min_rows": 2}])
 def test_a_plan_of_another_problem_is_refused(plan, other):
-    with pytest.raises(rp.CheckError, match="another|problem"):
+    with pytest.raises(rp.CheckError, match="problem"):
         plan.validate(problem_of(**other))
 
 
@@ -287,7 +306,9 @@ def test_metrics_are_few_flat_and_named_as_documented(plan):
 
 
 def test_metrics_of_a_plan_without_numbers_are_unknown_not_zero(plan):
-    bare = replace(plan, layout=None, score=None, snapshot=None, bound=None, bound_any=None, rung="none", provenance={})
+    bare = replace(
+        plan, layout=None, score=None, snapshot=None, bound=None, bound_any=None, rung="none", provenance={}
+    )
     found = rp.metrics(bare)
     assert set(found) == {f"routepack/{name}" for name in NAMES}
     for name in ("joint", "gap", "seconds", "proposals", "token_fill", "joint_over_baseline"):
