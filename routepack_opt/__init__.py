@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .solvers.rows import verify as verify
     from .stages import AttentionStage as AttentionStage
     from .stages import fit_stages as fit_stages
+    from .stages import preset_stages as preset_stages
     from .window import Window as Window
     from .window import read_replay as read_replay
 
@@ -75,6 +76,7 @@ _PUBLIC = {
     "verify": "solvers.rows",
     "AttentionStage": "stages",
     "fit_stages": "stages",
+    "preset_stages": "stages",
     "Window": "window",
     "read_replay": "window",
 }

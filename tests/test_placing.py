@@ -95,17 +95,17 @@ def test_refinement_takes_the_better_of_two_starts():
     assert (refined.peak - refined.bound).max() <= 20
 
 
-@given(layers())
-def test_each_swap_of_a_descent_is_the_best_there_is(case):
+@pytest.mark.parametrize(("ranks", "per_rank"), [(2, 5), (3, 3), (8, 2), (8, 3)])
+def test_each_swap_of_a_descent_is_the_best_there_is(ranks, per_rank):
     from routepack_opt.solvers.placing._kernels import descend
 
-    loads, ranks = case
-    for row in loads:
-        slots = np.arange(len(row))
+    rng = np.random.default_rng(ranks)
+    for largest in (3, 40, 200, 1000, 10**6):
+        row = rng.integers(0, largest, ranks * per_rank)
+        now = rng.permutation(row.size).tolist()
         swaps, peaks = np.zeros((200, 2), np.int64), np.zeros(200, np.int64)
-        order = np.argsort(-np.array(row), kind="stable")
-        steps = descend(np.array(row), order, slots.copy(), ranks, swaps, peaks)
-        now = list(range(len(row)))
+        order = np.argsort(-row, kind="stable")
+        steps = descend(row, order, np.array(now), ranks, swaps, peaks)
         for (a, b), peak in zip(swaps[:steps].tolist(), peaks[:steps].tolist(), strict=True):
             best = min(found for found, _ in oracle.swaps(row, now, ranks))
             now[a], now[b] = now[b], now[a]
@@ -193,6 +193,27 @@ def test_the_budget_is_spent_best(data):
     best = min(v for v in value if v[1] <= budget)
     picked = choose_options(table, budget)
     assert (sum(o.peak for o in picked), sum(o.moves for o in picked)) == best
+
+
+def test_a_tie_between_layers_goes_to_the_one_that_moves_less():
+    def option(moves, peak):
+        return Option(np.zeros(1), moves, peak)
+
+    picked = choose_options([[option(0, 10), option(4, 5)], [option(0, 10), option(2, 5)]], 4)
+    assert [(o.moves, o.peak) for o in picked] == [(0, 10), (2, 5)]
+
+
+def test_experts_of_equal_load_are_exchanged_rather_than_moved():
+    previous = Placement([[3, 0, 2, 1, 5, 4]], 3)
+    assert place_loads([[7] * 6], 3, method="lpt", previous=previous).placement == previous
+
+
+def test_of_equal_peaks_the_one_with_fewest_moves_is_taken():
+    # Every rank has 18 already, though Algorithm 1 would pair the experts otherwise.
+    previous = Placement([[0, 1, 4, 5, 6, 7, 2, 3]], 2)
+    assert place_loads([[1, 2, 3, 4, 5, 6, 7, 8]], 2).placement.moves_from(previous) > 0
+    result = place_loads([[1, 2, 3, 4, 5, 6, 7, 8]], 2, previous=previous)
+    assert (result.moves, result.peak.tolist()) == (0, [18])
 
 
 def test_moves_without_a_previous_placement_are_counted_from_the_identity():
@@ -294,6 +315,15 @@ def test_row_refinement_ends_where_no_swap_of_a_single_layer_helps():
             swapped = list(slots)
             swapped[a], swapped[b] = swapped[b], swapped[a]
             assert work(swapped) >= work(slots)
+
+
+def test_row_refinement_spares_the_busiest_shard():
+    # Every exchange costs shard 0 at least 1; exchanging experts 0 and 2 saves shard 1 eight.
+    loads = np.array([[[6, 2, 5, 3]], [[9, 9, 1, 1]]])
+    start = Placement.identity(1, 4, 2)
+    assert refine_for_rows(loads, start).after.sum() < 26
+    spared = refine_for_rows(loads, start, shard_of_row=[0, 1], base=[100, 0])
+    assert spared.after.tolist() == [108, 18]
 
 
 def test_row_refinement_sees_what_the_aggregate_hides():

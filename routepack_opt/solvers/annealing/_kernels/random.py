@@ -13,6 +13,7 @@ _FIVE, _NINE = np.uint64(5), np.uint64(9)
 _S7, _S17, _S19, _S45, _S57 = (np.uint64(k) for k in (7, 17, 19, 45, 57))
 _S32, _S12 = np.uint64(32), np.uint64(12)
 _LN2 = 0.6931471805599453
+LARGEST = 38.0  # above -ln of the smallest draw
 
 
 @kernel
