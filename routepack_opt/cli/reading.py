@@ -10,7 +10,7 @@ import typer
 
 from routepack_opt.cli.options import Json, needed
 from routepack_opt.cli.output import out, print_json
-from routepack_opt.errors import InputError
+from routepack_opt.errors import FormatError, InputError
 from routepack_opt.model import MoEModel
 from routepack_opt.window import Window, read_replay
 
@@ -51,7 +51,7 @@ def import_replay(
         policy=policy,
         layer_axis=layer_axis,
         side=side,
-        lengths=None if lengths is None else np.load(lengths, allow_pickle=False),
+        lengths=None if lengths is None else _lengths(lengths),
         routing="predicted" if predicted else "exact",
         policy_version=policy_version,
     )
@@ -67,6 +67,13 @@ def import_replay(
     for key, value in window.source.items():
         if isinstance(value, (int, str, float)):
             out.print(f"  {key}: {value}")
+
+
+def _lengths(path: Path) -> np.ndarray:
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except (OSError, EOFError, ValueError) as error:
+        raise FormatError("a .npy file of lengths", str(error).split(". ")[0], str(path)) from error
 
 
 def describe(window: Window) -> dict[str, int | str | float | None]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from routepack_opt.cli.output import number, out, percent, print_table
+from routepack_opt.errors import InfeasibleError, NoLayoutError
 from routepack_opt.plans import Plan
 
 _NAMES = {
@@ -42,6 +43,14 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "notes": list(plan.snapshot.notes) if plan.snapshot is not None else [],
         "cells": [[list(cell) for cell in row] for row in plan.cells],
     }
+
+
+def failure_record(error: InfeasibleError | NoLayoutError) -> dict[str, Any]:
+    """Return the JSON form of a problem without a plan: no rows, and why."""
+    rule = error.rule if isinstance(error, InfeasibleError) else None
+    message = error.message if isinstance(error, InfeasibleError) else str(error)
+    status = "infeasible" if isinstance(error, InfeasibleError) else "unknown"
+    return {"rows": None, "rows_status": status, "rule": rule, "message": message}
 
 
 def _score(plan: Plan) -> dict[str, Any]:

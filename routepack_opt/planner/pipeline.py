@@ -403,6 +403,8 @@ def _held(certificate: RowCertificate) -> tuple[int, IntArray]:
     if certificate.status == "infeasible":
         raise InfeasibleError(certificate.rule or "rows", certificate.message or "no layout exists")
     if certificate.rows is None or certificate.packing is None:
+        if certificate.rule is not None:  # the number of rows that was asked for contradicts a rule
+            raise InfeasibleError(certificate.rule, certificate.message or "no layout exists")
         raise NoLayoutError("no layout was found, and none excluded: relax a rule, or certify with more time")
     return certificate.rows, np.asarray(certificate.packing, np.int64)
 
