@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from .model import MoEModel as MoEModel
     from .placement import Placement as Placement
     from .planner import Budget as Budget
+    from .planner import Planner as Planner
+    from .planner import PlannerConfig as PlannerConfig
     from .planner import plan as plan
     from .planner import warm_up as warm_up
     from .plans import Plan as Plan
+    from .plans import compare as compare
     from .plans import metrics as metrics
     from .problem import LayoutRules as LayoutRules
     from .problem import Problem as Problem
@@ -55,9 +58,12 @@ _PUBLIC = {
     "MoEModel": "model",
     "Placement": "placement",
     "Budget": "planner",
+    "Planner": "planner",
+    "PlannerConfig": "planner",
     "plan": "planner",
     "warm_up": "planner",
     "Plan": "plans",
+    "compare": "plans",
     "metrics": "plans",
     "LayoutRules": "problem",
     "Problem": "problem",

@@ -28,3 +28,7 @@ class ThreadExecutor:
     def close(self) -> None:
         """Stop the threads; running steps are finished first."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def end(self) -> None:
+        """Let the threads end with their present step, without waiting for it."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
