@@ -56,8 +56,10 @@ def check(source: Source, own: OwnLayout | None, previous: Previous, rules: dict
 
 
 def shape_of(placement: Placement) -> tuple[int, int, int]:
+    """Layers, experts and ranks of a placement."""
     return placement.num_layers, placement.num_experts, placement.ranks
 
 
 def shape_wanted(problem: Problem) -> tuple[int, int, int]:
+    """Layers, experts and ranks of a problem's placements."""
     return problem.window.num_layers, problem.window.num_experts, problem.topology.ep

@@ -167,12 +167,20 @@ class Planner:
         worker, self._worker = self._worker, None
         for ticket in self._tickets:
             self._fail(ticket, CancelledError("the planner was closed"))
-            ticket.clock.cancel()
+            self._cancel(ticket)
+        idle = self._join()
         if worker is not None:
-            worker.end()
-        for ticket in self._tickets:
-            if ticket.thread.is_alive() and ticket.thread is not threading.current_thread():
-                ticket.thread.join(_PATIENCE)
+            worker.end(wait=idle)
+        if not idle:
+            self._join()
+
+    def _join(self) -> bool:
+        """Wait a little for cancelled windows; say whether all have ended."""
+        mine = [ticket.thread for ticket in self._tickets if ticket.thread is not threading.current_thread()]
+        for thread in mine:
+            if thread.ident is not None:
+                thread.join(_PATIENCE)
+        return not any(thread.is_alive() for thread in mine)
 
     def __enter__(self) -> Planner:
         return self
@@ -227,6 +235,9 @@ class Planner:
         """Settle a window whose time is over."""
         error = NoLayoutError(f"no plan within the deadline of {self.config.search.deadline} s")
         self._fail(ticket, error, scored=False)
+        self._cancel(ticket)
+
+    def _cancel(self, ticket: Ticket) -> None:
         ticket.clock.cancel()
         try:
             ticket.worker.cancel()
@@ -271,7 +282,7 @@ class Planner:
         dead = isinstance(worker, ProcessWorker) and worker.process.poll() is not None
         if stuck or dead:
             if worker is not None:
-                worker.end()
+                worker.end(wait=False)
             self.renew()
 
 

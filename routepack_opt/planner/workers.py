@@ -36,8 +36,8 @@ class Worker(Protocol):
     def cancel(self) -> None:
         """Tell the running job that nobody waits for it."""
 
-    def end(self) -> None:
-        """Give everything back, at once."""
+    def end(self, wait: bool) -> None:
+        """Give everything back: when idle, wait for it; else at once."""
 
 
 class ThreadWorker:
@@ -62,10 +62,10 @@ class ThreadWorker:
     def cancel(self) -> None:
         """Do nothing: the job shares the caller's clock."""
 
-    def end(self) -> None:
+    def end(self, wait: bool) -> None:
         """Stop the pool; its threads end with their present step."""
         if isinstance(self.executor, ThreadExecutor):
-            self.executor.end()
+            self.executor.close(wait)
 
 
 class ProcessWorker:
@@ -120,7 +120,7 @@ class ProcessWorker:
         """Tell the running job that nobody waits for it."""
         self._send(("cancel",))
 
-    def end(self) -> None:
+    def end(self, wait: bool) -> None:
         """Kill the process."""
         self.process.kill()
         self.process.wait()
