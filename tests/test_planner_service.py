@@ -352,7 +352,7 @@ def test_a_process_that_is_killed_with_a_plan_in_flight_leaves_the_own_layout():
 SCRIPT = """
 import os, sys, threading
 sys.path.insert(0, {tests!r})
-from test_planner import config, window, OWN
+from test_planner_service import config, window, OWN
 from routepack_opt.planner import Planner
 {body}
 """
