@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.peers import eplb, snake, swaps  # noqa: E402
-from routepack_opt.placement import Placement, placement_bound  # noqa: E402
+from routepack_opt.bounds.placement import rank_peaks  # noqa: E402
+from routepack_opt.placement import Placement  # noqa: E402
 from routepack_opt.solvers.placing import place_loads  # noqa: E402
 
 LOADS = ROOT / "instances" / "olmoe-loads" / "olmoe-loads.json"
@@ -52,7 +53,7 @@ def run():
     loads = np.array(rows, dtype=np.int64)
     results = []
     for ranks in RANKS:
-        bound, peaks = placement_bound(loads, ranks), {}
+        bound, peaks = rank_peaks(loads, ranks), {}
         for name, method in methods(ranks).items():
             peaks[name], milliseconds = measure(loads, ranks, method)
             ratio = peaks[name] / bound

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from .layout import Layout as Layout
     from .model import MoEModel as MoEModel
     from .placement import Placement as Placement
+    from .planner import AnnealingParameters as AnnealingParameters
     from .planner import Budget as Budget
+    from .planner import Mix as Mix
     from .planner import Planner as Planner
     from .planner import PlannerConfig as PlannerConfig
     from .planner import plan as plan
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from .solvers.rows import verify as verify
     from .stages import AttentionStage as AttentionStage
     from .stages import fit_stages as fit_stages
+    from .stages import preset_stages as preset_stages
     from .window import Window as Window
     from .window import read_replay as read_replay
 
@@ -57,7 +60,9 @@ _PUBLIC = {
     "Layout": "layout",
     "MoEModel": "model",
     "Placement": "placement",
+    "AnnealingParameters": "planner",
     "Budget": "planner",
+    "Mix": "planner",
     "Planner": "planner",
     "PlannerConfig": "planner",
     "plan": "planner",
@@ -77,6 +82,7 @@ _PUBLIC = {
     "verify": "solvers.rows",
     "AttentionStage": "stages",
     "fit_stages": "stages",
+    "preset_stages": "stages",
     "Window": "window",
     "read_replay": "window",
 }

@@ -12,7 +12,8 @@ from oracles_exact import (
     random_problem,
 )
 
-from routepack_opt.bounds.score import any_placement_bound, placement_bound, rank_peaks
+from routepack_opt.bounds.placement import rank_peaks
+from routepack_opt.bounds.score import any_placement_bound, placement_bound
 from routepack_opt.bounds.terms import fullest_bin, largest_share, sum_of_maxima, total_straggler
 from routepack_opt.errors import InputError
 from routepack_opt.problem import AttentionStage, Problem, Topology

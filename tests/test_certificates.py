@@ -165,7 +165,7 @@ def test_packings_that_break_a_rule(lengths, rules, packing, words):
 
 
 def test_other_problems_and_files(tmp_path):
-    problem, found = sum_bound_case()
+    _, found = sum_bound_case()
     with pytest.raises(InputError, match="digest"):
         check(found, row_problem([6, 6, 6, 5, 4, 4], dp=2))
     path = tmp_path / "c.json"

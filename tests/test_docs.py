@@ -8,7 +8,13 @@ import pytest
 import routepack_opt
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/start/trainer.md", "docs/start/optimization.md"]
+PAGES = [
+    "README.md",
+    "docs/start/trainer.md",
+    "docs/start/optimization.md",
+    "docs/placement.md",
+    "docs/costs.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -10,6 +10,7 @@ from routepack_opt.errors import InputError
 from routepack_opt.model import MoEModel
 from routepack_opt.replay import read
 from routepack_opt.replay.policies import rescale
+from routepack_opt.replay.pool import in_order
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")
 
@@ -165,6 +166,7 @@ def test_policies_count_what_is_there_or_rescale_it():
 def test_a_sample_without_routes_borrows_the_profile_of_the_window():
     result = read([None, GOOD], MODEL, lengths=[10, 10], policy="rescale")
     assert result.report.borrowed.tolist() == [True, False]
+    assert result.report.as_dict()["borrowed"] == [0]
     assert (result.counts[0] == result.counts[1]).all()
     assert not read([None, GOOD], MODEL, lengths=[10, 10], policy="count").counts[0].any()
     with pytest.raises(InputError, match="one valid row"):
@@ -239,6 +241,9 @@ def test_flat_routes_with_two_readings_ask_for_the_layer_axis():
         ({"lengths": [10], "form": "tape"}, "form"),
         ({"lengths": [10], "layer_axis": "some"}, "layer_axis"),
         ({"lengths": [10], "routing": "sure"}, "routing"),
+        ({"lengths": [10], "side": "top"}, "side"),
+        ({"lengths": [10], "threads": 0}, "threads"),
+        ({"lengths": [10], "repeat_limit": 1}, "repeat_limit"),
         ({"lengths": [10], "prompt_ids": [1, 2]}, "prompt_ids"),
         ({"lengths": [10], "mask": [[True] * 9] * 2}, "2 samples, as many as masks"),
         ({"lengths": [10], "mask": []}, "0 samples, as many as masks"),
@@ -258,3 +263,19 @@ def test_routing_kind_and_policy_version_travel():
 def test_an_empty_replay_is_refused():
     with pytest.raises(InputError, match="at least one sample"):
         read([], MODEL, lengths=[])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_work_on_threads_is_ordered_lazy_and_raises_the_first_error(threads):
+    taken = []
+
+    def items():
+        for item in range(100):
+            taken.append(item)
+            yield item
+
+    results = in_order(lambda item: 60 // (50 - item), items(), threads)
+    assert [next(results) for _ in range(10)] == [60 // (50 - item) for item in range(10)]
+    assert len(taken) <= 10 + 2 * threads + 1
+    with pytest.raises(ZeroDivisionError):
+        list(results)

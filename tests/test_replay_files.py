@@ -123,6 +123,24 @@ def test_only_tensors_and_arrays_are_known_to_a_dump(name, tmp_path):
         read(path, MODEL)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x80\x02}r\xff\xff\xff\x7f.",  # a memo index that would reserve 16 GiB
+        b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".",  # a byte array that would reserve a TiB
+        b"cnumpy\nndarray\n(N}X\x01\x00\x00\x00a}stb.",  # attributes set on a class
+        b"ctorch._utils\n_rebuild_tensor_v2\n}b.",
+    ],
+)
+def test_pickles_that_claim_memory_or_change_classes_do_no_harm(data, tmp_path):
+    path = archive_of(tmp_path / "dump.pt", data)
+    tracemalloc.start()
+    with pytest.raises(InputError):
+        read(path, MODEL)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
 def tensor(storage_size, offset, shape, strides, dtype="Int", held=32):
     """A dump with one tensor of any claim over `held` bytes."""
     head = f"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\n{dtype}Storage\n".encode(

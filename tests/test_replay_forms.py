@@ -101,6 +101,29 @@ def test_arrays_and_tensor_likes_in_memory(wrap):
     assert (read({"samples": forms.slime_samples(samples)}, model).counts == expected).all()
 
 
+class Nested:
+    """What a jagged tensor shows of itself."""
+
+    is_nested = True
+
+    def __init__(self, rows):
+        self._rows = rows
+
+    def values(self):
+        return np.concatenate(self._rows)
+
+    def offsets(self):
+        return np.cumsum([0] + [len(rows) for rows in self._rows])
+
+
+def test_jagged_tensors_are_opened():
+    samples = forms.load(4)
+    batch = {"routed_experts": Nested([forms.padded_rows(s, s.length, "zero") for s in samples])}
+    result = read(batch, MODELS[()])
+    assert result.report.form == "jagged"
+    assert (result.counts == truth(samples, MODELS[()])).all()
+
+
 def test_objects_with_attributes_are_records():
     class Response:
         def __init__(self, sample):

@@ -1,8 +1,8 @@
 """AReaL's two stages: samples shared equally over the slots by tokens, then each slot packs by itself.
 
 Own implementation of the published algorithm: the longest sample goes to the lightest slot that still has
-room for a sample; inside a slot the first groups are opened by the longest samples, and every further sample joins
-the feasible group with the fewest members. Slots repeat with the largest group count until they agree.
+room for a sample; inside a slot the first groups are opened by the longest samples, and every further sample
+joins the feasible group with the fewest members. Slots repeat with the largest group count until they agree.
 """
 
 

@@ -21,7 +21,7 @@ def deal(bins, dp):
 
 
 def fill_up(bins, multiple):
-    """Move single samples out of the fullest-by-count bins until the bins are a multiple; False when stuck."""
+    """Move single samples out of the bins with most until the bins are a multiple; False when stuck."""
     while len(bins) % multiple:
         source = max(bins, key=len)
         if len(source) < 2:

@@ -1,10 +1,10 @@
 """NeMo RL's modified first fit decreasing (Johnson and Garey 1985), leftovers to the emptiest bin.
 
-Own implementation of the published algorithm; bin k goes to slot k mod D, and single samples open further bins
-until D divides their number.
+Own implementation of the published algorithm; bin k goes to slot k mod D, and single samples open further
+bins until D divides their number.
 """
 
-from ffd import deal, fill_up
+from benchmarks.peers.ffd import deal, fill_up
 
 
 def pack(lengths, capacity, dp, rules=None):

@@ -3,7 +3,7 @@
 Own implementation of the published algorithm; bin k goes to slot k mod D.
 """
 
-from ffd import deal, first_fit
+from benchmarks.peers.ffd import deal, first_fit
 
 
 def pack(lengths, capacity, dp, rules=None):

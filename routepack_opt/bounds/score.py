@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routepack_opt.arrays import IntArray, whole_number
+from routepack_opt.bounds.placement import rank_peaks
 from routepack_opt.bounds.terms import fullest_bin, largest_share, sum_of_maxima, total_straggler
 from routepack_opt.errors import InputError
 from routepack_opt.problem import Problem
@@ -81,36 +82,6 @@ def any_placement_bound(problem: Problem, rows: int) -> ScoreBound:
     _check(problem, rows, problem.item_counts, "counts")
     peaks = rank_peaks(problem.loads, problem.topology.ep)
     return _combine(problem, rows, peaks, problem.item_counts)
-
-
-def rank_peaks(loads: npt.NDArray[Any], ranks: int) -> IntArray:
-    """Bound, per layer, the load of the busiest rank over all placements.
-
-    Parameters
-    ----------
-    loads : numpy.ndarray of int, shape (L, E)
-        Load of every expert.
-    ranks : int
-        P; every rank owns E / P experts.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (L,)
-        Largest of the average, and for every k up to E / P: the k smallest of the ``(k - 1) * P + 1``
-        hottest experts share a rank with at least the E / P - k coldest ones.
-    """
-    layers, experts = loads.shape
-    if loads.size == 0:
-        return np.zeros(layers, np.int64)
-    held = experts // ranks
-    ordered = -np.sort(-loads.astype(np.int64), axis=1)
-    running = np.concatenate([np.zeros((layers, 1), np.int64), np.cumsum(ordered, axis=1)], axis=1)
-    k = np.arange(1, held + 1)
-    last = (k - 1) * ranks + 1
-    cold = running[:, -1:] - running[:, experts - (held - k)]
-    together = running[:, last] - running[:, last - k] + cold
-    average = -(-running[:, -1:] // ranks)
-    return np.asarray(np.concatenate([average, together], axis=1).max(axis=1), np.int64)
 
 
 def _check(problem: Problem, rows: int, table: npt.NDArray[Any], where: str) -> None:

@@ -75,10 +75,10 @@ def certify(
 
 def _problem(file: Path, dp: int | None, capacity: int | None, rules: LayoutRules) -> Problem:
     if file.suffix != ".npz":
-        from routepack_opt.suite.binpacking import read_instance
+        from routepack_opt.suite.binpacking import read_bin_packing
 
-        instance = read_instance(file)
-        window = Window.from_lengths(instance.lengths)
+        instance = read_bin_packing(file)
+        window = Window.from_lengths(instance.sizes)
         return Problem(window, Topology(dp or 1), capacity or instance.capacity, rules=rules)
     if dp is None:
         raise InputError("a value", "none", "--dp", "Add --dp")

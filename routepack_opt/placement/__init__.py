@@ -4,9 +4,8 @@ Guarantees: a :class:`Placement` is always a bijection in every layer, in both d
 another system's format is refused with the position of the first missing, repeated or unknown expert.
 """
 
-from routepack_opt.placement.bound import placement_bound
 from routepack_opt.placement.files import KINDS, read_map, write_map
 from routepack_opt.placement.maps import Placement
 from routepack_opt.placement.recorded import loads_from_sglang
 
-__all__ = ["KINDS", "Placement", "loads_from_sglang", "placement_bound", "read_map", "write_map"]
+__all__ = ["KINDS", "Placement", "loads_from_sglang", "read_map", "write_map"]

@@ -8,6 +8,16 @@ from routepack_opt.planner.config import PlannerConfig, SearchConfig
 from routepack_opt.planner.pipeline import default_budget, plan
 from routepack_opt.planner.service import Planner
 from routepack_opt.planner.warmup import warm_up
-from routepack_opt.solvers.annealing.parameters import Budget
+from routepack_opt.solvers.annealing.parameters import AnnealingParameters, Budget, Mix
 
-__all__ = ["Budget", "Planner", "PlannerConfig", "SearchConfig", "default_budget", "plan", "warm_up"]
+__all__ = [
+    "AnnealingParameters",
+    "Budget",
+    "Mix",
+    "Planner",
+    "PlannerConfig",
+    "SearchConfig",
+    "default_budget",
+    "plan",
+    "warm_up",
+]

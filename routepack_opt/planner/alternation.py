@@ -17,6 +17,8 @@ from routepack_opt.problem import Problem
 from routepack_opt.scoring import loads_of
 from routepack_opt.solvers.placing.rowaware import refine_for_rows
 
+_MOVES = 10_000  # per layer: what more of them found was lost in the noise of the search after it
+
 
 def placement_for_rows(
     problem: Problem, placement: Placement, layout: Layout, late: Callable[[], bool]
@@ -43,6 +45,7 @@ def placement_for_rows(
         shard_of_row=np.tile(np.arange(shards), layout.rows),
         base=attention.sum(axis=(0, 1)),
         unit=problem.expert_unit,
+        moves=_MOVES,
         should_stop=late,
     )
     return result.placement

@@ -47,6 +47,7 @@ def plan(
     deadline: float | None = None,
     budget: Budget | None = None,
     method: Method = "annealing",
+    parameters: AnnealingParameters | None = None,
     refine_placement: bool = False,
     placement: Placement | None = None,
     rows: int | RowCertificate | None = None,
@@ -73,6 +74,8 @@ def plan(
         Reproducible amount of search. Neither deadline nor budget means :func:`default_budget`.
     method : {"annealing", "paper", "seed"}
         The search; "paper" is Algorithms 2 and 3 as published, "seed" stops at the best seed.
+    parameters : AnnealingParameters, optional
+        Shape of the search in place of the method's own: population, levels, temperatures, moves.
     refine_placement : bool, default False
         Alternate between moving experts for the rows found and repacking.
     placement : Placement, optional
@@ -117,6 +120,7 @@ def plan(
         deadline=deadline,
         budget=budget,
         method=method,
+        parameters=parameters,
         refine_placement=refine_placement,
         placement=placement,
         rows=rows,
@@ -207,6 +211,8 @@ class _Planning:
 
     def parameters(self) -> AnnealingParameters:
         """Return the shape of the search."""
+        if self.request.parameters is not None:
+            return self.request.parameters
         return PAPER if self.request.method == "paper" else AnnealingParameters()
 
     def bounds(self, rows: int, demand: Any) -> tuple[int, int]:
@@ -401,6 +407,7 @@ class _Planning:
             "routing": window.routing,
             "policy_version": window.policy_version,
             "method": request.method,
+            "parameters": asdict(self.parameters()),
             "seed": request.seed,
             "deadline": request.deadline,
             "proposals": self.proposals,

@@ -17,7 +17,7 @@ from routepack_opt.layout import Layout
 from routepack_opt.placement import Placement
 from routepack_opt.plans import Plan
 from routepack_opt.problem import Problem
-from routepack_opt.solvers.annealing.parameters import Budget
+from routepack_opt.solvers.annealing.parameters import AnnealingParameters, Budget
 from routepack_opt.solvers.annealing.population import Executor
 
 Method = Literal["annealing", "paper", "seed"]
@@ -34,6 +34,7 @@ class Request:
     deadline: float | None = None
     budget: Budget | None = None
     method: Method = "annealing"
+    parameters: AnnealingParameters | None = None
     refine_placement: bool = False
     placement: Placement | None = None
     rows: int | RowCertificate | None = None
@@ -54,6 +55,8 @@ class Request:
             raise InputError(
                 "a Budget", repr(self.budget), "budget", "Write budget=Budget(proposals=100_000)"
             )
+        if self.parameters is not None and not isinstance(self.parameters, AnnealingParameters):
+            raise InputError("AnnealingParameters", repr(self.parameters), "parameters")
         whole_number(self.seed, "seed")
         whole_number(self.threads, "threads", low=1, high=4096)
         if isinstance(self.rows, RowCertificate):

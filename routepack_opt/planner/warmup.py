@@ -12,6 +12,7 @@ import numpy as np
 from routepack_opt.planner.pipeline import plan
 from routepack_opt.problem import LayoutRules, Problem, Topology
 from routepack_opt.solvers.annealing.parameters import Budget
+from routepack_opt.solvers.placing.warmup import warm_up as warm_up_placing
 from routepack_opt.solvers.seeding import warm_up as warm_up_seeding
 from routepack_opt.stages import AttentionStage
 from routepack_opt.window import Window
@@ -26,6 +27,7 @@ def warm_up() -> float:
         Seconds it took: some tens the first time, a few later (compiled kernels are cached on disk).
     """
     start = time.perf_counter()
+    warm_up_placing()
     warm_up_seeding()
     for tokens in (7, 70_000):  # demand in 16 and in 32 bits: each is compiled for itself
         lengths = np.full(12, tokens)

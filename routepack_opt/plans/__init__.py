@@ -4,7 +4,7 @@ Guarantees: a plan file alone is enough to show, plot and report; its hash cover
 that depends on the clock.
 """
 
-from routepack_opt.plans.metrics import metrics
+from routepack_opt.plans.dashboard import metrics
 from routepack_opt.plans.plan import RUNGS, Plan
 from routepack_opt.plans.realised import Realised, compare
 from routepack_opt.plans.snapshot import Snapshot

@@ -1,18 +1,13 @@
-"""Routes of samples -> counts, sample by sample on threads.
+"""Routes of one sample -> counts, and what became of each row.
 
-Guarantees: a sample is held only while it is counted, so a stream of samples needs the memory of a few; the
-result does not depend on the number of threads; no row is counted in one layer and not in another; ids
-outside 0..E-1 are an error under every policy.
+Guarantees: no row is counted in one layer and not in another; ids outside 0..E-1 and lost pipeline stages are
+an error under every policy; the other bad rows are what the policy makes of them.
 """
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +23,6 @@ _FOREIGN_REMEDY = (
 )
 _LOST_REMEDY = 'Fix the capture, or choose policy="count" (count the valid rows) or policy="rescale"'
 _MASK_REMEDY = "Pass mask= with True for every real row (or mask=True to vouch for all of them)"
-
-In = TypeVar("In")
-Out = TypeVar("Out")
 
 
 @dataclass(frozen=True)
@@ -54,26 +46,6 @@ class SampleCount:
     expected: int = 0
     rows: dict[str, int] = field(default_factory=dict)  # kept, missing, filler, corrupt, padded
     longest_run: int = 0
-
-
-def in_order(work: Callable[[In], Out], items: Iterable[In], threads: int | None) -> Iterator[Out]:
-    """Yield ``work(item)`` in the order of `items`, a few at a time on threads."""
-    workers = threads or min(os.cpu_count() or 1, 8)
-    if workers == 1:
-        yield from map(work, items)
-        return
-    pending: deque[Future[Out]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for item in items:
-                pending.append(pool.submit(work, item))
-                if len(pending) > 2 * workers:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
 
 
 def count_sample(routes: Routes, how: Counting) -> SampleCount:
@@ -102,43 +74,75 @@ def count_sample(routes: Routes, how: Counting) -> SampleCount:
         raise InputError(
             "a mask: filler cannot be told from routes with top_k = 1", "none", routes.where, _MASK_REMEDY
         )
-    counts, status, longest = _run_kernel(rows, columns, routes, how)
-    return _settle(routes, how, counts, status, longest, end)
-
-
-def _run_kernel(
-    rows: NDArray[Any], columns: NDArray[np.int64], routes: Routes, how: Counting
-) -> tuple[NDArray[np.int32], NDArray[np.uint8], int]:
-    from routepack_opt.replay import _kernels
-
-    model = how.model
-    use = np.zeros(0, np.bool_)
+    use = None
     if routes.mask is not None:
         use = np.ascontiguousarray(routes.mask, np.bool_)
         if use.shape != (len(rows),):
             raise InputError(f"a mask of {len(rows)} rows", f"shape {use.shape}", routes.where)
+    scanned = scan(rows, columns, model, use)
+    _refuse(scanned, rows, columns, routes, how)
+    return _settle(routes, how, scanned, end)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What one pass over rows found.
+
+    Counts [L, E], the status of each row, the invalid rows of each layer, rows counted, the longest run of
+    identical rows and the row after it.
+    """
+
+    counts: NDArray[np.int32]
+    status: NDArray[np.uint8]
+    lost: NDArray[np.int64]
+    kept: int = 0
+    longest: int = 0
+    longest_end: int = 0
+
+
+def scan(
+    rows: NDArray[Any], columns: NDArray[np.int64], model: MoEModel, use: NDArray[np.bool_] | None = None
+) -> Scan:
+    """Count rows [rows, width] whose MoE layers begin at `columns`; `use` tells which are real.
+
+    Raises
+    ------
+    CheckError
+        The counts of a layer do not sum to K times the rows counted: a bug here, never the caller's.
+    """
+    from routepack_opt.replay import _kernels
+
     hist = np.zeros((model.num_moe_layers, model.experts + 1), np.int32)
-    if not len(rows):
-        return hist[:, :-1], np.zeros(0, np.uint8), 0
     status, lost = np.zeros(len(rows), np.uint8), np.zeros(model.num_moe_layers, np.int64)
-    stamp = np.zeros(model.experts + 1, np.int64)
-    kept, longest, longest_end = _kernels.count_rows(
-        rows, columns, model.top_k, model.experts, use, status, lost, hist, stamp
-    )
-    if kept < len(rows):
-        _refuse_foreign(rows, columns, status, routes, model)
-        _refuse_lost_layer(lost, int((status != _kernels.ROW_MASKED).sum()), routes, model)
     counts = hist[:, :-1]
+    if not len(rows):
+        return Scan(counts, status, lost)
+    stamp, real = np.zeros(model.experts + 1, np.int64), np.zeros(0, np.bool_) if use is None else use
+    kept, longest, end = _kernels.count_rows(
+        rows, columns, model.top_k, model.experts, real, status, lost, hist, stamp
+    )
     if (counts.sum(axis=1, dtype=np.int64) != model.top_k * kept).any() or hist[:, -1].any():
-        raise CheckError(f"{routes.where}: counts of a layer do not sum to {model.top_k} * {kept} rows")
+        raise CheckError(f"counts of a layer do not sum to {model.top_k} * {kept} rows")
+    return Scan(counts, status, lost, kept, longest, end)
+
+
+def _refuse(
+    scanned: Scan, rows: NDArray[Any], columns: NDArray[np.int64], routes: Routes, how: Counting
+) -> None:
+    """Refuse what no policy accepts, and under ``error`` a capture that repeats itself."""
+    from routepack_opt.replay._kernels import ROW_MASKED
+
+    if scanned.kept < len(rows):
+        _refuse_foreign(rows, columns, scanned.status, routes, how.model)
+        _refuse_lost_layer(scanned.lost, int((scanned.status != ROW_MASKED).sum()), routes)
+    longest, end = scanned.longest, scanned.longest_end
     if how.policy == "error" and how.repeat_limit and longest >= how.repeat_limit:
         raise InputError(
             f"fewer than {how.repeat_limit} identical rows in succession",
-            f"{longest}, rows {longest_end - longest}..{longest_end - 1}",
+            f"{longest}, rows {end - longest}..{end - 1}",
             routes.where,
             "The capture repeats itself (warm-up or a replayed graph); pass repeat_limit=None if it is real",
         )
-    return counts, status, int(longest)
 
 
 def _refuse_foreign(
@@ -155,7 +159,7 @@ def _refuse_foreign(
     raise InputError(f"expert ids 0..{model.experts - 1}", f"{ids[layer, k]}", place, _FOREIGN_REMEDY)
 
 
-def _refuse_lost_layer(lost: NDArray[np.int64], rows: int, routes: Routes, model: MoEModel) -> None:
+def _refuse_lost_layer(lost: NDArray[np.int64], rows: int, routes: Routes) -> None:
     """Refuse a layer without a valid row beside layers that have some: a pipeline stage is lost."""
     gone = np.flatnonzero(lost == rows)
     # Two rows at least: a lone bad row says nothing about the layer.
@@ -168,18 +172,11 @@ def _refuse_lost_layer(lost: NDArray[np.int64], rows: int, routes: Routes, model
         )
 
 
-def _settle(
-    routes: Routes,
-    how: Counting,
-    counts: NDArray[np.int32],
-    status: NDArray[np.uint8],
-    longest: int,
-    end: int,
-) -> SampleCount:
+def _settle(routes: Routes, how: Counting, scanned: Scan, end: int) -> SampleCount:
     """Sort the rows into kept and lost, and apply the policy ``error``."""
     from routepack_opt.replay import _kernels as kernels
 
-    length, padded = routes.length, 0
+    length, status, padded = routes.length, scanned.status, 0
     no_route = (kernels.ROW_MASKED, kernels.ROW_MISSING, kernels.ROW_FILLER)
     if end == length and status.size and status[-1] in no_route:
         status, padded = status[:-1], 1  # the last token's row: never fed, so not lost
@@ -199,4 +196,4 @@ def _settle(
         raise InputError(
             f"{expected} valid rows", f"{lost} (first: token {first})", routes.where, _LOST_REMEDY
         )
-    return SampleCount(length, counts, routes.prompt, expected, rows, longest)
+    return SampleCount(length, scanned.counts, routes.prompt, expected, rows, scanned.longest)

@@ -74,7 +74,10 @@ def find_form(source: Any, form: str | None, options: Options) -> tuple[str, Ite
 
 
 def _unwrap(source: Any) -> Any:
-    """Step into the one field that holds the samples, as debug dumps have it."""
+    """Step into the one field that holds the samples, as debug dumps have it; open nested tensors."""
+    if isinstance(source, Mapping) and getattr(source.get("routed_experts"), "is_nested", False):
+        nested = source["routed_experts"]
+        return {**source, "routed_experts": nested.values(), "cu_seqlens": nested.offsets()}
     for name in ("samples", "responses"):
         if isinstance(source, Mapping) and isinstance(source.get(name), list | tuple):
             return source[name]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from routepack_opt.arrays import whole_numbers
 from routepack_opt.errors import InputError
+from routepack_opt.replay.counting import scan
 from routepack_opt.replay.options import Options
 from routepack_opt.replay.routes import Routes, as_rows, integer_array, row_stream
 
@@ -74,34 +75,29 @@ def _span(mask: NDArray[np.bool_], where: str) -> tuple[int, int]:
 
 def _refuse_routes(padding: NDArray[Any], options: Options, where: str, tokens: str) -> None:
     """Refuse padding that holds routes; -1, repeated ids and upward counting are what padding looks like."""
+    from routepack_opt.replay._kernels import ROW_KEPT
+
     if not len(padding) or options.model.top_k == 1:
         return
-    rows, columns = as_rows(padding, options.model, None, where)
-    ids = rows[:, columns[:, None] + np.arange(options.model.top_k)].astype(np.int64)
-    counting = (ids == ids[:, :1, :1] + np.arange(options.model.top_k)).all(axis=(1, 2))
-    ordered = np.sort(ids, axis=2)
-    repeated = (ordered[:, :, 1:] == ordered[:, :, :-1]).any(axis=2).all(axis=1)
-    routed = np.flatnonzero(~(repeated | counting | _slides(ids, options.model.experts)))
-    if routed.size:
+    model = options.model
+    rows, columns = as_rows(padding, model, options.layer_axis, where)
+    unlike_filler = rows[scan(rows, columns, model).status == ROW_KEPT]
+    ids = unlike_filler[:, columns[:, None] + np.arange(model.top_k)]
+    # Rows too short to be told from real ones inside a sample are filler here if they are 0..K-1.
+    routed = int((ids != np.arange(model.top_k)).any(axis=(1, 2)).sum())
+    if routed:
         remedy = "Mask and routes are misaligned: padded on the other side, or shifted?"
-        raise InputError(f"filler outside the {tokens}", f"{routed.size} rows with routes", where, remedy)
+        raise InputError(f"filler outside the {tokens}", f"{routed} rows with routes", where, remedy)
 
 
 def without_padding(
     ids: NDArray[Any] | None, length: int, options: Options, where: str
 ) -> NDArray[Any] | None:
     """Return the first `length` rows of right-padded routes; what follows must be filler."""
-    if ids is None or ids.ndim == 1 or len(ids) <= length:
+    if ids is None or ids.ndim < 2 or len(ids) <= length:
         return ids
     _refuse_routes(ids[length:], options, where, f"first {length} tokens")
     return ids[:length]
-
-
-def _slides(ids: NDArray[np.int64], experts: int) -> NDArray[np.bool_]:
-    """Tell which rows count on from layer to layer modulo E."""
-    steps = np.diff(ids.reshape(len(ids), -1), axis=1)
-    slides: NDArray[np.bool_] = ((steps == 1) | (steps == 1 - experts)).all(axis=1)
-    return slides
 
 
 def read_jagged(source: Mapping[str, Any], options: Options) -> Iterator[Routes]:

@@ -12,13 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from routepack_opt.arrays import whole_numbers
+from routepack_opt.arrays import frozen, whole_number, whole_numbers
 from routepack_opt.errors import InputError
 from routepack_opt.model import MoEModel
-from routepack_opt.replay.counting import Counting, SampleCount, count_sample, in_order
+from routepack_opt.replay.counting import Counting, SampleCount, count_sample
 from routepack_opt.replay.detection import find_form
 from routepack_opt.replay.options import Options
 from routepack_opt.replay.policies import rescale
+from routepack_opt.replay.pool import in_order
 from routepack_opt.replay.result import Policy, ReplayCounts, ReplayReport, Routing
 from routepack_opt.replay.routes import LayerAxis, Routes
 
@@ -93,6 +94,10 @@ def read(
     _check_choice(routing, ("exact", "predicted"), "routing")
     _check_choice(layer_axis, (None, "all", "moe"), "layer_axis")
     _check_choice(side, (None, "left", "right"), "side")
+    if threads is not None:
+        threads = whole_number(threads, "threads", low=1)
+    if repeat_limit is not None:
+        repeat_limit = whole_number(repeat_limit, "repeat_limit", low=2)
     known = None if lengths is None else whole_numbers(lengths, "lengths", shape=(None,), low=1)
     masks = None if mask is None or mask is True else mask
     options = Options(model, known, layer_axis, side)
@@ -165,7 +170,8 @@ def _collect(
         routing=routing,
         policy_version=policy_version,
     )
-    return ReplayCounts(np.array([sample.length for sample in counted], np.int64), counts, known, report)
+    lengths = np.array([sample.length for sample in counted], np.int64)
+    return ReplayCounts(frozen(lengths), frozen(counts), known, report)
 
 
 def _rescale_all(counts: Any, kept: Any, expected: Any) -> Any:

@@ -17,7 +17,7 @@ Routing = Literal["exact", "predicted"]
 Int64 = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ReplayReport:
     """Rows kept and lost, per sample (int64 [N] each) and in total.
 
@@ -65,20 +65,24 @@ class ReplayReport:
         return {name: int(getattr(self, name).sum()) for name in names}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report in plain Python values, per-sample rows only for samples that lost any."""
-        lost = np.flatnonzero(self.kept < self.expected)
+        """Return the report in plain Python values; samples are listed only if they lost rows."""
         names = ("expected", "kept", "missing", "filler", "corrupt")
-        samples = [{"sample": int(i), **{name: int(getattr(self, name)[i]) for name in names}} for i in lost]
-        head = {"form": self.form, "policy": self.policy, "routing": self.routing}
+        lost = np.flatnonzero(self.kept < self.expected)
         return {
-            **head,
+            "form": self.form,
+            "policy": self.policy,
+            "routing": self.routing,
             "policy_version": self.policy_version,
             "rows": self.total,
-            "samples_with_losses": samples,
+            "longest_run": int(self.longest_run.max(initial=0)),
+            "samples_with_losses": [
+                {"sample": int(i), **{name: int(getattr(self, name)[i]) for name in names}} for i in lost
+            ],
+            "borrowed": np.flatnonzero(self.borrowed).tolist(),
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ReplayCounts:
     """Lengths and expert counts of one optimizer step.
 

@@ -53,7 +53,7 @@ def integer_array(values: Any, where: str) -> NDArray[Any]:
     """Return `values` as a native-endian array of its own integer dtype; anything else is refused."""
     try:
         array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:
+    except (ValueError, TypeError, RuntimeError, OverflowError, MemoryError) as error:
         raise InputError("an integer array", f"{type(values).__name__} ({error})", where) from None
     if array.size == 0 and array.dtype == np.float64:
         array = array.astype(np.int64)  # an empty list has no dtype of its own

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,8 @@ _STORAGES = {
     "BFloat16Storage": "uint16",  # bits only: numpy has no such type, and routes are never of it
     "UntypedStorage": "uint8",
 }
-_DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "bool", "float32", "float64")
+_FLOATS = ("float16", "float32", "float64")
+_DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "bool", "bfloat16", *_FLOATS)
 _LIMIT = 1 << 28  # bytes of the pickle itself: structure, not tensors
 
 
@@ -160,15 +161,23 @@ class _Named:
     dtype: str
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle._Unpickler):
+    """The unpickler in Python: the compiled one reserves memory for whatever memo index a file names."""
+
+    stack: list[Any]
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = dict(pickle._Unpickler.dispatch)
+    del dispatch[pickle.BYTEARRAY8[0]]  # reserves the size that it names; such files hold none
+
     def __init__(self, file: TorchFile, data: bytes) -> None:
         super().__init__(BytesIO(data))
         self._file = file
 
     def persistent_load(self, pid: Any) -> Any:
+        """Return the storage that the pickle names."""
         return self._file.storage(pid)
 
     def find_class(self, module: str, name: str) -> Any:
+        """Return the stand-in of a name, or refuse it."""
         known = _KNOWN.get((module, name))
         if known is not None:
             return known
@@ -178,6 +187,17 @@ class _Unpickler(pickle.Unpickler):
             return _Named(name, name)
         remedy = "Only tensors, numpy arrays and plain values are read: save dictionaries of those"
         raise FormatError("tensors, arrays and plain values", f"{module}.{name}", self._file.where, remedy)
+
+    def load_build(self) -> None:
+        """Set the state of arrays and dtypes; nothing else has one that matters, and none may be changed."""
+        state = self.stack.pop()
+        target = self.stack[-1]
+        if isinstance(target, _Array | _DType):
+            target.__setstate__(state)
+        elif not isinstance(target, OrderedDict):
+            raise ValueError(f"a state for {type(target).__name__}")
+
+    dispatch[pickle.BUILD[0]] = load_build
 
 
 def _tensor_v2(storage: _Storage, offset: int, shape: Any, strides: Any, *_: Any) -> Tensor:

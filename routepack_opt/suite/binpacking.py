@@ -193,7 +193,7 @@ def _uniform(name: str, n: int, low: int, high: int, capacity: int, seed: int) -
 
 def literature(count: int) -> dict[str, list[BinPacking]]:
     """Give every published recipe as ``count`` instances per parameter choice, by class."""
-    seeds = range(count)
+    seeds, spans = range(count), ((0.1, 0.5), (0.2, 0.8))
 
     def every(make: Callable[..., BinPacking], *choices: tuple[object, ...]) -> list[BinPacking]:
         return [make(*choice, seed) for choice in choices for seed in seeds]
@@ -211,7 +211,7 @@ def literature(count: int) -> dict[str, list[BinPacking]]:
         "Schwerin": every(schwerin, (100,), (120,)),
         "random": every(
             random_class,
-            *((n, c, lo, hi) for n in (50, 100, 200, 500) for c in (50, 100, 500, 1000) for lo, hi in ((0.1, 0.5), (0.2, 0.8))),
+            *((n, c, *span) for n in (50, 100, 200, 500) for c in (50, 100, 500, 1000) for span in spans),
         ),
         "Hard28-like": every(hard28_like, (160,), (180,), (200,)),
         "augmented IRUP": every(augmented_irup, (67,)),

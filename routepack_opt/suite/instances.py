@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
+
 from routepack_opt import files
 from routepack_opt.arrays import digest
 from routepack_opt.errors import CheckError, FormatError, InputError
@@ -92,7 +94,7 @@ class Instance:
             "model": asdict(window.model) if window.model else None,
             "provenance": self.provenance,
         }
-        arrays = {
+        arrays: dict[str, npt.NDArray[Any]] = {
             "lengths": window.lengths,
             "counts": window.counts,
             "slot_of_expert": self.placement.slot_of_expert,

@@ -115,7 +115,8 @@ def _window(recipe: Recipe, recorded: Path) -> tuple[Window, dict[str, str]]:
     of_lengths, of_routing = np.random.SeedSequence([recipe.seed, recipe.samples]).spawn(2)
     lengths = draw_lengths(recipe.lengths, recipe.samples, _LONGEST, of_lengths)
     model = _model(recipe, 2 * recipe.ranks * (1 + recipe.seed % 2), 2)
-    return draw_window(lengths, model, of_routing), {"licence": "generated"}
+    drawn = draw_window(lengths, model, of_routing)
+    return Window(lengths, drawn.counts, model=model), {"licence": "generated"}
 
 
 def _model(recipe: Recipe, experts: int, top_k: int) -> MoEModel:
@@ -127,25 +128,20 @@ def _rules(recipe: Recipe, window: Window) -> dict[str, Any]:
     base: dict[str, Any] = {"length_multiple": 8} if recipe.lengths.startswith("window-") else {}
     size = window.size
     by_length = [int(i) for i in np.argsort(window.lengths, kind="stable")]
-    return (
-        base
-        | {
-            "none": {},
-            "same_cell": {"same_cell": (tuple(by_length[:2]), tuple(by_length[2:4]))},
-            "max_samples_per_cell": {"max_samples_per_cell": -(-size // (recipe.rows * recipe.dp)) + 1},
-            "row_class": {"row_class": tuple(int(k < size // 2) for k in range(size))},
-            "equal_samples_per_slot": {"equal_samples_per_slot": True},
-            "oversize": {"oversize": "alone"},
-            "length_multiple": {"length_multiple": 8},
-            "cell_multiple": {"cell_multiple": 4},
-            "row_multiple": {
-                "row_multiple": recipe.rows,
-                "min_rows": recipe.rows,
-                "row_order": "largest_first",
-            },
-            "pad_routing": {"length_multiple": 8, "pad_routing": "uniform"},
-        }[recipe.rule]
-    )
+    every = {"row_multiple": recipe.rows, "min_rows": recipe.rows, "row_order": "largest_first"}
+    special: dict[str, dict[str, Any]] = {
+        "none": {},
+        "same_cell": {"same_cell": (tuple(by_length[:2]), tuple(by_length[2:4]))},
+        "max_samples_per_cell": {"max_samples_per_cell": -(-size // (recipe.rows * recipe.dp)) + 1},
+        "row_class": {"row_class": tuple(int(k < size // 2) for k in range(size))},
+        "equal_samples_per_slot": {"equal_samples_per_slot": True},
+        "oversize": {"oversize": "alone"},
+        "length_multiple": {"length_multiple": 8},
+        "cell_multiple": {"cell_multiple": 4},
+        "row_multiple": every,
+        "pad_routing": {"length_multiple": 8, "pad_routing": "uniform"},
+    }
+    return base | special[recipe.rule]
 
 
 def _capacity(recipe: Recipe, aligned: np.typing.NDArray[np.int64], multiple: int) -> int:

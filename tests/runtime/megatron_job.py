@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
+from megatron.core.dist_checkpointing.mapping import ShardedTensor
 from megatron.core.distributed import (
     DistributedDataParallel,
     DistributedDataParallelConfig,
@@ -21,6 +22,7 @@ from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.process_groups_config import ProcessGroupCollection
 from megatron.core.tensor_parallel.layers import ColumnParallelLinear, RowParallelLinear
 from megatron.core.transformer.mlp import MLPSubmodules
+from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.moe import experts as mcore_experts
 from megatron.core.transformer.moe.experts import SequentialMLP
 from megatron.core.transformer.moe.moe_layer import MoELayer, MoESubmodules
@@ -53,12 +55,11 @@ class Case:
     world: int = 4
 
 
-class Model(torch.nn.Module):
-    """MoE layers with residuals and a dense layer between."""
+class Model(MegatronModule):
+    """MoE layers with residuals and a dense layer at the end."""
 
     def __init__(self, config, submodules, groups, layers):
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.blocks = torch.nn.ModuleList(
             MoELayer(config, submodules, layer_number=i + 1, pg_collection=groups) for i in range(layers)
         )
@@ -70,8 +71,20 @@ class Model(torch.nn.Module):
             hidden = hidden + block(hidden)[0]
         return self.dense(hidden)
 
-    def zero_grad_buffer(self):
-        """Nothing; DDP has it."""
+    def sharded_state_dict(self, prefix="", sharded_offsets=(), metadata=None):
+        """Every block under its own name, as a transformer block does it."""
+        state = {}
+        for index, block in enumerate(self.blocks):
+            state.update(block.sharded_state_dict(f"{prefix}blocks.{index}.", sharded_offsets, metadata))
+        dense = self.dense.state_dict(prefix=f"{prefix}dense.", keep_vars=True)
+        replica = (
+            0,
+            parallel_state.get_tensor_model_parallel_rank(),
+            parallel_state.get_data_parallel_rank(),
+        )
+        for key, tensor in dense.items():
+            state[key] = ShardedTensor.from_rank_offsets(key, tensor, replica_id=replica)
+        return state
 
 
 def config_of(case):

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import torch
+from megatron.core.dist_checkpointing.mapping import ShardedTensor
+from megatron.core.parallel_state import (
+    get_expert_data_parallel_rank,
+    get_expert_model_parallel_rank,
+    get_expert_model_parallel_world_size,
+)
 from torch import nn
 
 
@@ -26,8 +32,20 @@ class _Grouped(nn.Module):
         return torch.cat(out), None
 
     def sharded_state_dict(self, prefix="", sharded_offsets=(), metadata=None):
-        """Not needed by these tests."""
-        return {}
+        """Say of each expert's weight which of all experts it is, as Transformer Engine does."""
+        ranks, rank = (f() for f in (get_expert_model_parallel_world_size, get_expert_model_parallel_rank))
+        state = {}
+        for index in range(self.num_gemms):
+            offset = (len(sharded_offsets), rank * self.num_gemms + index, ranks * self.num_gemms)
+            state[f"{prefix}weight{index}"] = ShardedTensor.from_rank_offsets(
+                f"{prefix}weight",
+                getattr(self, f"weight{index}"),
+                *sharded_offsets,
+                offset,
+                replica_id=(0, 0, get_expert_data_parallel_rank()),
+                prepend_axis_num=len(sharded_offsets) + 1,
+            )
+        return state
 
 
 class ColumnGrouped(_Grouped):

@@ -146,14 +146,12 @@ def build_layout_model(
     InputError
         When a sum could leave 62 bits.
     """
-    _check_rows(problem, rows)
-    bound = placement_bound(problem, rows, demand)
-    steps = np.gcd.reduce(_stage_work(problem), axis=1).tolist()  # 0 for a stage without work
-    unit = math.gcd(*steps, problem.expert_unit if problem.window.num_layers else 0) or 1
-    model = LayoutModel(problem, demand, rows, bound, unit, tuple(g or unit for g in steps), symmetry)
-    _add_assignment(model)
-    add_rules(model)
-    _add_costs(model)
+    check_rows(problem, rows)
+    model = start_model(problem, demand, rows, placement_bound(problem, rows, demand), symmetry=symmetry)
+    for b in range(model.blocks):
+        _add_peaks(model, b)
+    peaks = int(demand.max(axis=2).sum(dtype=np.int64)) if demand.size else 0
+    add_components(model, peaks)
     if cuts:
         _add_cuts(model)
     if symmetry:
@@ -162,7 +160,22 @@ def build_layout_model(
     return model
 
 
-def _check_rows(problem: Problem, rows: int) -> None:
+def start_model(
+    problem: Problem, demand: npt.NDArray[Any], rows: int, bound: ScoreBound, *, symmetry: bool
+) -> LayoutModel:
+    """Return a model with assignment, rules and attention, but without rank peaks and components."""
+    steps = np.gcd.reduce(_stage_work(problem), axis=1).tolist()  # 0 for a stage without work
+    unit = math.gcd(*steps, problem.expert_unit if problem.window.num_layers else 0) or 1
+    model = LayoutModel(problem, demand, rows, bound, unit, tuple(g or unit for g in steps), symmetry)
+    _add_assignment(model)
+    add_rules(model)
+    for b in range(model.blocks):
+        _add_stragglers(model, b)
+    return model
+
+
+def check_rows(problem: Problem, rows: int) -> None:
+    """Raise when the number of rows alone breaks a rule."""
     rules, cells = problem.rules, rows * problem.topology.dp
     if rows < rules.min_rows:
         raise InfeasibleError("min_rows", f"{rows} rows where min_rows={rules.min_rows}")
@@ -193,13 +206,10 @@ def _add_assignment(model: LayoutModel) -> None:
         linear.row("non-empty cells", [(row[k], 1) for row in model.in_cell], 1)
 
 
-def _add_costs(model: LayoutModel) -> None:
-    """Eqs. 11-15: stragglers, rank peaks and the three components."""
-    for b in range(model.blocks):
-        _add_stragglers(model, b)
-        _add_peaks(model, b)
+def add_components(model: LayoutModel, peaks: int) -> None:
+    """Add the three components (Eqs. 12-15); `peaks` is what all items' rank peaks add up to at most."""
     linear, shards = model.linear, model.problem.topology.num_shards
-    whole = _cost_limit(model)
+    whole = (int(_stage_work(model.problem).sum()) + peaks * model.problem.expert_unit) // model.unit
     for name in COMPONENTS:
         model.objective[name] = linear.variable(name, 0, whole)
     cost = [_block_cost(model, b) for b in range(model.blocks)]
@@ -244,13 +254,6 @@ def _block_cost(model: LayoutModel, block: int) -> list[tuple[int, int]]:
     stages = [(model.straggler[s, block], u // model.unit) for s, u in enumerate(model.stage_unit)]
     step = model.problem.expert_unit // model.unit
     return [*stages, *((model.peak[block, layer], step) for layer in range(model.demand.shape[1]))]
-
-
-def _cost_limit(model: LayoutModel) -> int:
-    """Sum up what no component can exceed: every item alone on its busiest cell and ranks."""
-    work = _stage_work(model.problem)
-    peaks = int(model.demand.max(axis=2).sum(dtype=np.int64)) if model.demand.size else 0
-    return (int(work.sum()) + peaks * model.problem.expert_unit) // model.unit
 
 
 def _add_cuts(model: LayoutModel) -> None:

@@ -34,6 +34,11 @@ def build_instance(problem: Problem, demand: npt.NDArray[Any]) -> Instance:
     ------
     InputError
         When the busiest rank of one layer over the whole window could exceed 2^28 assignments.
+
+    Notes
+    -----
+    Arrays are writable copies: read-only arrays are another type to the compiler, and lose the flag when an
+    executor pickles them, which would compile every kernel again in the middle of a search.
     """
     items, topology, rules = problem.items, problem.topology, problem.rules
     busiest = int(demand.sum(axis=0, dtype=np.int64).max()) if demand.size else 0
@@ -45,15 +50,15 @@ def build_instance(problem: Problem, demand: npt.NDArray[Any]) -> Instance:
     widths = [len(part) for part in topology.shards]
     return Instance(
         demand=blocked(demand),
-        tokens=items.tokens,
-        squares=items.squares,
-        samples=items.samples,
-        row_class=items.row_class,
-        alone=items.alone,
+        tokens=items.tokens.copy(),
+        squares=items.squares.copy(),
+        samples=items.samples.copy(),
+        row_class=items.row_class.copy(),
+        alone=items.alone.copy(),
         by_length=by_length,
         rank_of=np.argsort(by_length),
-        linear=problem.linear,
-        quadratic=problem.quadratic,
+        linear=problem.linear.copy(),
+        quadratic=problem.quadratic.copy(),
         shard_start=np.concatenate([[0], np.cumsum(widths)]).astype(np.int64),
         shard_of_slot=np.repeat(np.arange(len(widths)), widths),
         unit=problem.expert_unit,

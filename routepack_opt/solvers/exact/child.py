@@ -32,7 +32,7 @@ def main() -> None:
 
     head = json.loads(sys.stdin.readline())
     linear = LinearModel.from_json(head["model"])
-    solve = _highs if head["engine"] == "highs" else _pyomo
+    solve = solve_highs if head["engine"] == "highs" else _pyomo
     for line in sys.stdin:
         job = json.loads(line)
         try:
@@ -41,7 +41,7 @@ def main() -> None:
             say({"done": {"status": "error", "message": f"{type(error).__name__}: {error}"}})
 
 
-def _highs(linear: LinearModel, job: dict[str, Any], head: dict[str, Any], say: Say) -> dict[str, Any]:
+def solve_highs(linear: LinearModel, job: dict[str, Any], head: dict[str, Any], say: Say) -> dict[str, Any]:
     """Solve one job with HiGHS directly."""
     import highspy
 

@@ -3,8 +3,8 @@
 Guarantees: see the modules; the same loads give the same placement on every machine.
 """
 
-from routepack_opt.solvers.placing.place import place, place_loads
+from routepack_opt.solvers.placing.methods import place, place_loads
 from routepack_opt.solvers.placing.result import PlacementResult
-from routepack_opt.solvers.placing.rowaware import RowRefinement, refine_for_rows
+from routepack_opt.solvers.placing.rowaware import RowRefinement, forecast_rows, refine_for_rows
 
-__all__ = ["PlacementResult", "RowRefinement", "place", "place_loads", "refine_for_rows"]
+__all__ = ["PlacementResult", "RowRefinement", "forecast_rows", "place", "place_loads", "refine_for_rows"]

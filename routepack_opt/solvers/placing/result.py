@@ -26,7 +26,8 @@ class PlacementResult:
     rank_loads : ndarray of int64, shape [layers, ranks]
         Aggregate load G[l, p] of every rank (Eq. 10).
     bound : ndarray of int64, shape [layers]
-        Lower bound on the busiest rank over all placements; see :func:`placement_bound`.
+        Lower bound on the busiest rank over all placements; see
+        :func:`~routepack_opt.bounds.placement.rank_peaks`.
     method : str
         ``"refined"`` or ``"lpt"``.
     moves : int

@@ -21,7 +21,7 @@ def cheap_anneal(state: RowState) -> None:
 
 def short_anneal(state: RowState) -> None:
     """Run one longer round, so that column generation starts from good patterns."""
-    _round(state, _affordable(state, 4 * CHEAP_PROPOSALS, state.remaining / 4), seed=1, tries=8)
+    _round(state, _affordable(state, 8 * CHEAP_PROPOSALS, state.remaining / 4), seed=1, tries=8)
 
 
 def long_anneal(state: RowState) -> None:

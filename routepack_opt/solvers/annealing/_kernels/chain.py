@@ -9,7 +9,7 @@ from typing import Any
 from routepack_opt.solvers.annealing._kernels.compile import kernel
 from routepack_opt.solvers.annealing._kernels.moves import PRIMARY, ROW_PEAK, TOTAL, allowed, apply, evaluate
 from routepack_opt.solvers.annealing._kernels.proposals import propose
-from routepack_opt.solvers.annealing._kernels.random import exponential
+from routepack_opt.solvers.annealing._kernels.random import LARGEST, exponential
 from routepack_opt.solvers.annealing._kernels.state import Instance, State
 
 # What `run_chain` counts.
@@ -79,8 +79,8 @@ def run_chain(
         after = energy_of(inst, state.trial)
         if not lower(state.trial, state.score):
             change = (after - energy) / max(abs(energy), 1.0)
-            if not max(change, 0.0) < temperature * exponential(state.rng):
-                continue
+            if change >= temperature * LARGEST or not max(change, 0.0) < temperature * exponential(state.rng):
+                continue  # the first test spares the logarithm where no draw could accept
             if unsaved:
                 copy_into(best_cell, state.cell)
                 unsaved = False

@@ -11,8 +11,9 @@ from routepack_opt.solvers.annealing._kernels.compile import kernel
 
 _FIVE, _NINE = np.uint64(5), np.uint64(9)
 _S7, _S17, _S19, _S45, _S57 = (np.uint64(k) for k in (7, 17, 19, 45, 57))
-_S32, _S11 = np.uint64(32), np.uint64(11)
+_S32, _S12 = np.uint64(32), np.uint64(12)
 _LN2 = 0.6931471805599453
+LARGEST = 38.0  # above -ln of the smallest draw
 
 
 @kernel
@@ -38,8 +39,11 @@ def below(rng: Any, limit: int) -> Any:
 
 @kernel
 def unit(rng: Any) -> float:
-    """Return a number strictly between 0 and 1, a multiple of 2^-54."""
-    return (np.float64(np.int64(next_word(rng) >> _S11)) + 0.5) * 1.1102230246251565e-16
+    """Return a number strictly between 0 and 1, an odd multiple of 2^-53.
+
+    52 bits and a half are exact in a double; one bit more and the largest word would round up to 1.
+    """
+    return (np.float64(np.int64(next_word(rng) >> _S12)) + 0.5) * 2.220446049250313e-16
 
 
 @kernel

@@ -15,6 +15,7 @@ import numpy as np
 from routepack_opt.arrays import IntArray, whole_number, whole_numbers
 from routepack_opt.errors import InputError
 from routepack_opt.placement import Placement
+from routepack_opt.solvers.placing.rowaware.layer import LayerSearch
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,16 +28,16 @@ class RowRefinement:
         The refined placement.
     before, after : ndarray of int64, shape [shards]
         Work of each shard under the placement given and under the refined one.
-    swaps : int
-        Exchanges of two experts done.
+    moves : int
+        Experts whose rank differs from that in the placement given.
     layers_done : int
-        Layers visited before `should_stop` said so; all of them otherwise.
+        Layers finished before `should_stop` said so; all of them otherwise.
     """
 
     placement: Placement
     before: IntArray
     after: IntArray
-    swaps: int
+    moves: int
     layers_done: int
 
 
@@ -47,6 +48,8 @@ def refine_for_rows(
     shard_of_row: Any = None,
     base: Any = None,
     unit: int = 1,
+    seed: int = 0,
+    moves: int = 100_000,
     max_sweeps: int = 16,
     should_stop: Callable[[], bool] | None = None,
 ) -> RowRefinement:
@@ -64,10 +67,14 @@ def refine_for_rows(
         Work of each shard that no placement changes (attention), in the unit of the score; 0 when left out.
     unit : int, optional
         Work of one routed assignment on the busiest rank, in the same unit.
+    seed : int, optional
+        Of the random exchanges.
+    moves : int, optional
+        Exchanges tried per layer by annealing; 0 leaves the descents.
     max_sweeps : int, optional
-        Passes over the experts of a layer at most.
+        Passes of a descent over the experts of a layer at most; one precedes and one follows the annealing.
     should_stop : callable, optional
-        Asked before each layer.
+        Asked many times per layer. The best so far counts.
 
     Returns
     -------
@@ -81,19 +88,22 @@ def refine_for_rows(
     """
     loads, shard, start = _check(rows_load, shard_of_row, base)
     unit, max_sweeps = whole_number(unit, "unit"), whole_number(max_sweeps, "max_sweeps")
-    from routepack_opt.solvers.placing.rowaware._kernels import descend_rows
-
-    slots = placement.slot_of_expert.copy()
+    seed, moves = whole_number(seed, "seed"), whole_number(moves, "moves")
     work = start + unit * _peaks(loads, placement, shard, start.size)
-    before, swaps, layer = work.copy(), 0, 0
+    before, slots = work.copy(), placement.slot_of_expert.copy()
+    search = LayerSearch(shard, work, unit, placement.ranks, moves, max_sweeps, should_stop or _never)
     by_layer = np.ascontiguousarray(loads.transpose(1, 2, 0))
-    for layer in range(placement.num_layers):
-        if should_stop is not None and should_stop():
+    done = 0
+    for layer, slot in enumerate(slots):
+        if not search.run(by_layer[layer], slot, np.random.SeedSequence(seed, spawn_key=(layer,))):
             break
-        swaps += descend_rows(by_layer[layer], shard, work, unit, slots[layer], placement.ranks, max_sweeps)
-    else:
-        layer = placement.num_layers
-    return RowRefinement(Placement(slots, placement.ranks), before, work, swaps, layer)
+        done += 1
+    refined = Placement(slots, placement.ranks)
+    return RowRefinement(refined, before, work, refined.moves_from(placement), done)
+
+
+def _never() -> bool:
+    return False
 
 
 def _peaks(loads: IntArray, placement: Placement, shard: IntArray, shards: int) -> IntArray:

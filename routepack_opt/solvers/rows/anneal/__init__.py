@@ -13,7 +13,7 @@ from routepack_opt.solvers.rows.instance import ClassBins, IntArray, RowTask
 from routepack_opt.solvers.rows.slots import cell_plan, shared_items
 
 # temperatures in parts of the capacity: measured on uniform, three-per-bin and clipped lengths
-HOT, COLD = 1e-3, 3e-5
+HOT, COLD = 5e-4, 3e-5
 
 
 def anneal_bins(bins: ClassBins, count: int, proposals: int, seed: int = 0) -> IntArray | None:

@@ -123,6 +123,12 @@ def anneal(
             b = low[i] + draw % (high[i] - low[i])
         else:
             j = draw % size
+            if kind < 5:
+                # a partner of like size, at a distance that is drawn on a logarithmic scale
+                width = max(1, size >> (draw % 10))
+                j = (i + 1 + (draw >> 8) % width) % size
+                if draw & 64:
+                    j = (i + size - 1 - (draw >> 8) % width) % size
             b = where[j]
             if kind >= 5:
                 k = after[j] if after[j] < size else after[after[j]]

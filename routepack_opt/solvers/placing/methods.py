@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from routepack_opt.arrays import IntArray, whole_number, whole_numbers
+from routepack_opt.bounds.placement import rank_peaks
 from routepack_opt.errors import InputError
 from routepack_opt.placement import Placement
-from routepack_opt.placement.bound import placement_bound
 from routepack_opt.placement.checks import check_ranks
 from routepack_opt.problem import Problem
-from routepack_opt.solvers.placing.budget import choose_options, falling_order, layer_options, step_limit
+from routepack_opt.solvers.placing.budget import choose_options, falling_order, layer_options
+from routepack_opt.solvers.placing.refine import refine_layers
 from routepack_opt.solvers.placing.relabel import keep_slots, relabel
 from routepack_opt.solvers.placing.result import PlacementResult
 
@@ -84,23 +85,20 @@ def place_loads(
     identity = Placement.identity(table.shape[0], table.shape[1], ranks)
     if previous is not None:
         identity.moves_from(previous)  # refuses another shape before any work
-    slots = _place_afresh(table, ranks, method)
+    slots, bound = _place_afresh(table, ranks, method)
     if previous is not None:
         slots = _near_previous(table, relabel(table, slots, previous), previous, method, max_moves)
     placement = Placement(slots, ranks)
     moves = placement.moves_from(identity if previous is None else previous)
-    return PlacementResult(placement, placement.loads(table), placement_bound(table, ranks), method, moves)
+    return PlacementResult(placement, placement.loads(table), bound, method, moves)
 
 
-def _place_afresh(loads: IntArray, ranks: int, method: Method) -> IntArray:
-    from routepack_opt.solvers.placing._kernels import lpt_layers, refined_layers
+def _place_afresh(loads: IntArray, ranks: int, method: Method) -> tuple[IntArray, IntArray]:
+    from routepack_opt.solvers.placing._kernels import lpt_layers
 
-    order = falling_order(loads)
-    if method == "lpt" or loads.size == 0:
-        slots: IntArray = lpt_layers(loads, order, ranks)
-    else:
-        slots = refined_layers(loads, order, placement_bound(loads, ranks), ranks, step_limit(loads.shape[1]))
-    return slots
+    if method == "refined" and loads.size:
+        return refine_layers(loads, ranks)
+    return lpt_layers(loads, falling_order(loads), ranks), rank_peaks(loads, ranks)
 
 
 def _near_previous(
