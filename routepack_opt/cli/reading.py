@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -33,6 +33,12 @@ def import_replay(
     layer_axis: Annotated[str | None, typer.Option(help="all or moe, where both readings fit.")] = None,
     side: Annotated[str | None, typer.Option(help="left or right padding, where no mask says it.")] = None,
     lengths: Annotated[Path | None, typer.Option(help=".npy with the tokens of every sample.")] = None,
+    repeat_limit: Annotated[
+        int, typer.Option(help="Identical rows in succession that are refused; 0 accepts any number.")
+    ] = 64,
+    all_rows_real: Annotated[
+        bool, typer.Option("--all-rows-real", help="Vouch for every row; needed for top-1 models.")
+    ] = False,
     predicted: Annotated[
         bool, typer.Option("--predicted", help="The routing is forecast, not recorded.")
     ] = False,
@@ -74,6 +80,13 @@ def _lengths(path: Path) -> np.ndarray:
         return np.asarray(np.load(path, allow_pickle=False))
     except (OSError, EOFError, ValueError) as error:
         raise FormatError("a .npy file of lengths", str(error).split(". ")[0], str(path)) from error
+
+
+def _lengths(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise FormatError("a .npy file of whole numbers", str(error), str(path)) from error
 
 
 def describe(window: Window) -> dict[str, int | str | float | None]:
