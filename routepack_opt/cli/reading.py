@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -58,6 +58,8 @@ def import_replay(
         layer_axis=layer_axis,
         side=side,
         lengths=None if lengths is None else _lengths(lengths),
+        mask=True if all_rows_real else None,
+        repeat_limit=repeat_limit or None,
         routing="predicted" if predicted else "exact",
         policy_version=policy_version,
     )
@@ -80,13 +82,6 @@ def _lengths(path: Path) -> np.ndarray:
         return np.asarray(np.load(path, allow_pickle=False))
     except (OSError, EOFError, ValueError) as error:
         raise FormatError("a .npy file of lengths", str(error).split(". ")[0], str(path)) from error
-
-
-def _lengths(path: Path) -> Any:
-    try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise FormatError("a .npy file of whole numbers", str(error), str(path)) from error
 
 
 def describe(window: Window) -> dict[str, int | str | float | None]:
