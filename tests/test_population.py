@@ -126,6 +126,28 @@ def test_the_result_is_the_best_state_seen_whatever_resampling_does(started, tem
     assert incumbents[-1] == found.score
 
 
+class Watching(SerialExecutor):
+    """Notes the best score of every member after every level."""
+
+    def __init__(self):
+        self.seen = []
+
+    def map(self, step, members):
+        done = super().map(step, members)
+        self.seen += [tuple(member.best_score.tolist()) for member in done]
+        return done
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2])
+def test_no_members_best_state_is_forgotten(started, turn):
+    problem, demand, seeds = started
+    turned, watch = [*seeds[turn:], *seeds[:turn]], Watching()
+    found = anneal(problem, demand, turned, 2, seed=turn, parameters=SMALL, proposals=90, executor=watch)
+    assert found.score == min(watch.seen + [score_at(problem, cells) for cells in seeds])
+    idle = anneal(problem, demand, turned, 2, parameters=SMALL, proposals=0)
+    assert idle.score == min(score_at(problem, cells) for cells in seeds)
+
+
 def test_a_walk_that_never_improves_returns_its_best_seed(started):
     problem, demand, seeds = started
     good = anneal(problem, demand, seeds, 2, parameters=SMALL, proposals=60_000).cell_of_item
