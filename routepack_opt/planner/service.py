@@ -20,6 +20,7 @@ from typing import Any
 
 from routepack_opt.errors import InputError, NoLayoutError
 from routepack_opt.placement import Placement
+from routepack_opt.planner.agreement import Gather, agree
 from routepack_opt.planner.config import PlannerConfig
 from routepack_opt.planner.fallback import fall_back, no_plan
 from routepack_opt.planner.future import PlanFuture
@@ -69,7 +70,7 @@ class Planner:
     ) -> None:
         self.config = config if isinstance(config, PlannerConfig) else PlannerConfig.from_dict(config)
         self._clock, self._start = clock, start
-        self._last = no_plan(placement) if placement is not None else None
+        self._last = self._agreed = no_plan(placement) if placement is not None else None
         self.rungs: Counter[str] = Counter()
         self._open = True
         self.renew()
@@ -157,9 +158,27 @@ class Planner:
         """Return what a step runs without a plan: `own`, or nothing, under the present placement."""
         return fall_back(reason, placement=self._present(None), own=own)
 
-    def adopt(self, plan: Plan) -> None:
-        """Take a plan that was made elsewhere as the one before the next window's."""
-        self._last = plan
+    def agree(self, plan: Plan | None, gather: Gather, own: OwnLayout | None = None) -> Plan:
+        """Make all ranks run the same plan; see :func:`routepack_opt.planner.agreement.agree`.
+
+        Parameters
+        ----------
+        plan : Plan or None
+            This rank's plan; None where another rank plans.
+        gather : callable
+            All-gather of bytes over the ranks.
+        own : Layout or nested sequence, optional
+            What all ranks run when they do not agree, under the placement of the last plan they agreed on.
+        """
+        agreed = agree(plan, gather, lambda reason: self._disagree(reason, own))
+        self._last = self._agreed = agreed
+        return agreed
+
+    def _disagree(self, reason: str, own: OwnLayout | None) -> Plan:
+        """Fall back to where all ranks are: not to a placement that only some were told."""
+        self._last = self._agreed
+        logger.warning("the step runs without a plan: %s", reason)
+        return self.fallback(reason, own)
 
     def close(self) -> None:
         """Cancel what is in flight and give everything back; closing twice is no error."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from routepack_opt.errors import RoutePackError
 from routepack_opt.planner.config import SearchConfig
 from routepack_opt.planner.jobs import Done, Job, JobClock, Report, run_job
-from routepack_opt.solvers.annealing.population import SerialExecutor
+from routepack_opt.solvers.annealing.population import Executor, SerialExecutor
 from routepack_opt.solvers.annealing.threads import ThreadExecutor
 
 
@@ -50,7 +50,7 @@ class ThreadWorker:
     """
 
     def __init__(self, threads: int) -> None:
-        self.executor = SerialExecutor() if threads == 1 else ThreadExecutor(threads)
+        self.executor: Executor = SerialExecutor() if threads == 1 else ThreadExecutor(threads)
 
     def run(self, job: Job, clock: JobClock, report: Report) -> Done:
         """Run a job to its end."""
@@ -64,8 +64,9 @@ class ThreadWorker:
 
     def end(self, wait: bool) -> None:
         """Stop the pool; its threads end with their present step."""
-        if isinstance(self.executor, ThreadExecutor):
-            self.executor.close(wait)
+        close = getattr(self.executor, "close", None)
+        if close is not None:
+            close(wait)
 
 
 class ProcessWorker:
