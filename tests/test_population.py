@@ -1,4 +1,4 @@
-"""Population annealing: reproducible on any executor, never worse than its seeds, on time, and a true chain."""
+"""Population annealing: reproducible on any executor, never worse than its seeds, on time, a true chain."""
 
 import math
 import pickle
@@ -207,7 +207,7 @@ def test_a_deadline_that_has_passed_returns_the_best_seed(started):
 
 
 def test_a_member_looks_at_the_clock_once_per_slice(started):
-    problem, demand, seeds = started
+    problem, _, seeds = started
     case = case_of(problem, Placement.identity(3, 8, 4), Layout.from_items(problem, seeds[0], 2))
     from routepack_opt.solvers.annealing.members import Member
 
@@ -239,7 +239,7 @@ def proposals_from(state, mix):
         others = [k for k in held[a] if k != i]
         for j in (i - 1, i + 1):  # neighbours in the order of lengths, reach 1
             yield near / 8, {i: state[j], j: a} if 0 <= j < 4 and state[j] != a else {}
-        for b, j in ((b, j) for b in (0, 1) for j in held[b]):
+        for b, j in ((cell, other) for cell in (0, 1) for other in held[cell]):
             p = 1 / 8 / len(held[b])
             yield p * swap, {i: b, j: a} if a != b else {}
             yield p * move, {i: b} if a != b and others else {}
