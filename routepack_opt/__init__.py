@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from .planner import AnnealingParameters as AnnealingParameters
     from .planner import Budget as Budget
     from .planner import Mix as Mix
+    from .planner import Planner as Planner
+    from .planner import PlannerConfig as PlannerConfig
     from .planner import plan as plan
     from .planner import warm_up as warm_up
     from .plans import Plan as Plan
+    from .plans import compare as compare
     from .plans import metrics as metrics
     from .problem import LayoutRules as LayoutRules
     from .problem import Problem as Problem
@@ -60,9 +63,12 @@ _PUBLIC = {
     "AnnealingParameters": "planner",
     "Budget": "planner",
     "Mix": "planner",
+    "Planner": "planner",
+    "PlannerConfig": "planner",
     "plan": "planner",
     "warm_up": "planner",
     "Plan": "plans",
+    "compare": "plans",
     "metrics": "plans",
     "LayoutRules": "problem",
     "Problem": "problem",

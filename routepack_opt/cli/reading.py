@@ -33,6 +33,12 @@ def import_replay(
     layer_axis: Annotated[str | None, typer.Option(help="all or moe, where both readings fit.")] = None,
     side: Annotated[str | None, typer.Option(help="left or right padding, where no mask says it.")] = None,
     lengths: Annotated[Path | None, typer.Option(help=".npy with the tokens of every sample.")] = None,
+    repeat_limit: Annotated[
+        int, typer.Option(help="Identical rows in succession that are refused; 0 accepts any number.")
+    ] = 64,
+    all_rows_real: Annotated[
+        bool, typer.Option("--all-rows-real", help="Vouch for every row; needed for top-1 models.")
+    ] = False,
     predicted: Annotated[
         bool, typer.Option("--predicted", help="The routing is forecast, not recorded.")
     ] = False,
@@ -52,6 +58,8 @@ def import_replay(
         layer_axis=layer_axis,
         side=side,
         lengths=None if lengths is None else _lengths(lengths),
+        mask=True if all_rows_real else None,
+        repeat_limit=repeat_limit or None,
         routing="predicted" if predicted else "exact",
         policy_version=policy_version,
     )

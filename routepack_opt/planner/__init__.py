@@ -4,8 +4,20 @@ Guarantees: a plan is never worse than the best seed, nor than the trainer's own
 rows; the deadline holds, counted from the call once kernels are ready; the plan says on which rung it ended.
 """
 
+from routepack_opt.planner.config import PlannerConfig, SearchConfig
 from routepack_opt.planner.pipeline import default_budget, plan
+from routepack_opt.planner.service import Planner
 from routepack_opt.planner.warmup import warm_up
 from routepack_opt.solvers.annealing.parameters import AnnealingParameters, Budget, Mix
 
-__all__ = ["AnnealingParameters", "Budget", "Mix", "default_budget", "plan", "warm_up"]
+__all__ = [
+    "AnnealingParameters",
+    "Budget",
+    "Mix",
+    "Planner",
+    "PlannerConfig",
+    "SearchConfig",
+    "default_budget",
+    "plan",
+    "warm_up",
+]

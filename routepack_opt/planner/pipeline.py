@@ -35,7 +35,7 @@ from routepack_opt.solvers.annealing.population import (
 _ROWS_SHARE = 0.3  # of the deadline that the row certificate may take
 _SEED_SHARE = 0.2  # and the seeds
 _FINISH = 2.0  # times the cost of describing one layout is kept for what follows the search
-_FLOOR = 0.006  # seconds kept at least
+_FLOOR = 0.010  # seconds kept at least
 _FIRST_SHARE = 0.65  # of the search before the placement is refined for its rows
 _WARM = 1e-5  # hottest temperature of the search after that
 
@@ -56,6 +56,7 @@ def plan(
     executor: Executor | None = None,
     threads: int = 1,
     baselines: bool = True,
+    enough: float | None = None,
     progress: Progress | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Plan:
@@ -92,6 +93,8 @@ def plan(
         Threads of the search. The plan does not depend on it.
     baselines : bool, default True
         Measure the layouts that a plan is compared with.
+    enough : float, optional
+        Return the best seed when it is within this fraction of its lower bound: a search could not gain more.
     progress : callable, optional
         Called as ``progress(stage, facts)`` after every stage and level.
     clock : callable
@@ -126,6 +129,7 @@ def plan(
         executor=executor,
         threads=threads,
         baselines=baselines,
+        enough=enough,
         progress=progress,
     )
     return _Planning(request, timer).finish()
@@ -162,7 +166,7 @@ class _Planning:
         self.request.tell("placement", moves=self.moves)
         bounds = self.bounds(rows, demand)
         comparison = self.compare(placement, rows, packing, demand)
-        cells, rung, reason = self.search(placement, demand, rows, packing)
+        cells, rung, reason = self.search(placement, demand, rows, packing, bounds[0])
         if self.request.refine_placement and rung != "seed":
             start = placement
             placement, demand, cells = self.alternate(placement, demand, cells, rows)
@@ -240,7 +244,7 @@ class _Planning:
         return layout, score_of(problem, loads), take_snapshot(problem, placement, loads, table, notes)
 
     def search(
-        self, placement: Placement, demand: Any, rows: int, packing: IntArray
+        self, placement: Placement, demand: Any, rows: int, packing: IntArray, bound: int
     ) -> tuple[IntArray, str, str | None]:
         """Build seeds and anneal; returns the cells, the rung and why it is not the first one."""
         from routepack_opt.solvers.seeding import build_seeds
@@ -258,12 +262,15 @@ class _Planning:
             trials=max(parameters.population - 2, 0),
             population=parameters.population,
             method="paper" if self.request.method == "paper" else "annealing",
-            deadline=None if until is None else (lambda: self.timer.clock() >= until),
+            deadline=self._first_asked(until),
         )
         best = min(seeds, key=lambda seed: seed.score.components)
         self.request.tell("seeds", best=best.score, origin=best.origin, count=len(seeds))
         if self.request.method == "seed":
             return best.cell_of_item, "seed", "asked for"
+        enough = self.request.enough
+        if enough is not None and best.score.primary - bound <= enough * bound:
+            return best.cell_of_item, "seed", f"searching cannot pay: within {enough:.2%} of the lower bound"
         if self.timer.late():
             return best.cell_of_item, "seed", "the deadline left no time for the search"
         if self.problem.items.size == rows * self.problem.topology.dp == 1:
@@ -276,6 +283,19 @@ class _Planning:
         if len(result.trace) < parameters.levels:
             return result.cell_of_item, "incumbent", "the deadline ended the search early"
         return result.cell_of_item, "annealed", None
+
+    def _first_asked(self, until: float | None) -> Callable[[], bool]:
+        """Say whether the seeds' time is over; they ask first when the first pairing is done."""
+        told = False
+
+        def over() -> bool:
+            nonlocal told
+            if not told:
+                told = True
+                self.request.tell("paired")
+            return until is not None and self.timer.clock() >= until
+
+        return over
 
     def _own_cells(self, rows: int) -> IntArray | None:
         usable = self.own is not None and self.own_broken is None and self.own.rows == rows

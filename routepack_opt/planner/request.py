@@ -43,6 +43,7 @@ class Request:
     executor: Executor | None = None
     threads: int = 1
     baselines: bool = True
+    enough: float | None = None
     progress: Progress | None = None
 
     def __post_init__(self) -> None:

@@ -6,7 +6,8 @@ that depends on the clock.
 
 from routepack_opt.plans.dashboard import metrics
 from routepack_opt.plans.plan import RUNGS, Plan
+from routepack_opt.plans.realised import Realised, compare
 from routepack_opt.plans.snapshot import Snapshot
 from routepack_opt.plans.views import SlotView
 
-__all__ = ["RUNGS", "Plan", "SlotView", "Snapshot", "metrics"]
+__all__ = ["RUNGS", "Plan", "Realised", "SlotView", "Snapshot", "compare", "metrics"]

@@ -40,6 +40,7 @@ def metrics(plan: Plan) -> dict[str, float | None]:
         "routepack/experts_moved": plan.provenance.get("moves"),
         "routepack/bytes_moved": plan.provenance.get("bytes_moved"),
         "routepack/proposals": plan.provenance.get("proposals"),
+        "routepack/predicted": float(plan.provenance.get("routing") == "predicted"),
         "routepack/token_fill": plan.snapshot.fill if plan.snapshot is not None else None,
     }
     return result

@@ -25,6 +25,6 @@ class ThreadExecutor:
         """Return the stepped members in the order given."""
         return list(self._pool.map(step, members))
 
-    def close(self) -> None:
-        """Stop the threads; running steps are finished first."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+    def close(self, wait: bool = True) -> None:
+        """Stop the threads after their present step, and wait for that unless told not to."""
+        self._pool.shutdown(wait=wait, cancel_futures=True)
