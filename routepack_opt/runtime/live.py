@@ -1,7 +1,7 @@
 """Live expert storage of one layer on this rank, read into and written from transfer buffers.
 
-Guarantees: a piece is copied with its own dtype and shape, so strided views work; nothing live is written here,
-:meth:`LiveLayer.writes` only pairs targets with their staged bytes.
+Guarantees: a piece is copied with its own dtype and shape, so strided views work. Nothing live is written:
+:meth:`LiveLayer.writes` pairs targets with their staged bytes.
 """
 
 from __future__ import annotations
