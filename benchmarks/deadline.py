@@ -1,6 +1,6 @@
 """Plans of N = 512 windows within their deadline, with two busy neighbours.
 
-Prints the measured distribution of the time from submission to plan as JSON; run it on an otherwise quiet machine:
+Prints the distribution of the time from submission to plan as JSON; run it on an otherwise quiet machine:
 
     python benchmarks/deadline.py --windows 1000 --deadline 1.0
 """
@@ -40,7 +40,12 @@ def own_layout(problem: rp.Problem) -> list[list[list[int]]] | None:
 
 def measure(options: argparse.Namespace) -> dict[str, object]:
     """Plan all windows and collect what came when."""
-    search = {"deadline": options.deadline, "worker": options.worker, "threads": options.threads, "enough": None}
+    search = {
+        "deadline": options.deadline,
+        "worker": options.worker,
+        "threads": options.threads,
+        "enough": None,
+    }
     config = {"topology": {"dp": 8, "ep": 8}, "capacity": 2048, "stages": STAGES, "search": search}
     seconds, rungs, worse = [], Counter(), 0
     with rp.Planner(config) as planner:
@@ -77,7 +82,7 @@ def main() -> None:
     options = parser.parse_args()
     busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(options.neighbours)]
     try:
-        print(json.dumps(measure(options), indent=1))  # noqa: T201
+        print(json.dumps(measure(options), indent=1))
     finally:
         for process in busy:
             process.kill()
