@@ -396,6 +396,24 @@ print(sorted(t.name for t in threading.enumerate()))
     assert (found.returncode, found.stdout) == (0, "['MainThread']\n"), found.stderr
 
 
+def test_a_forked_child_leaves_its_parents_process_alone():
+    body = """
+planner = Planner(config(worker="process"), warm_up=False)
+planner.submit(window()).placement()
+process = planner._worker.process
+child = os.fork()
+if child == 0:
+    assert planner._worker is None
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert planner.plan(window()).rung == "annealed"
+assert planner._worker.process is process
+print("well")
+"""
+    found = run(body)
+    assert (found.returncode, found.stdout) == (0, "well\n"), found.stderr
+
+
 def test_the_reserve_grows_with_late_plans_and_shrinks_again():
     reserve = Reserve(SearchConfig(deadline=1.0, margin=0.05))
     assert reserve.seconds == 0.05

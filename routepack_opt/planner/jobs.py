@@ -62,7 +62,7 @@ class JobClock:
 
     @property
     def wait(self) -> float | None:
-        """Seconds that a caller waits at most, so that it has the fallback in time; None without a deadline."""
+        """Seconds a caller waits at most, to have the fallback in time; None without a deadline."""
         return None if self._limit is None else self._limit - self._handover - self._clock()
 
     @property

@@ -76,23 +76,34 @@ class Planner:
         self.rungs: Counter[str] = Counter()
         self._reserve = Reserve(self.config.search)
         self._open = True
-        self.renew()
+        self._renew()
         if warm_up:
             self._warm_up()
         _planners.add(self)
 
     def _warm_up(self) -> None:
-        worker = self._worker
+        worker = self._started()
         if isinstance(worker, ProcessWorker):
             worker.wait_ready()
         else:
             warm_up_kernels()
 
-    def renew(self) -> None:
-        """Start afresh with a new worker, as after a fork: locks of the old one are left alone."""
-        self._lock, self._turn = threading.Lock(), threading.Lock()
+    def _renew(self) -> None:
+        """Forget the worker and its windows; locks that a lost thread may hold are left alone."""
+        self._turn = threading.Lock()
         self._tickets: list[Ticket] = []
-        self._worker = self._start(self.config.search) if self._open else None
+        self._worker: Worker | None = None
+
+    def _started(self) -> Worker:
+        if self._worker is None:
+            self._worker = self._start(self.config.search)
+        return self._worker
+
+    def forked(self) -> None:
+        """Start afresh in a forked child: its threads are gone, and the process is its parent's."""
+        if isinstance(self._worker, ProcessWorker):
+            self._worker.let_go()
+        self._renew()
 
     def plan(
         self,
@@ -138,8 +149,7 @@ class Planner:
             raise InputError("an open planner", "a closed one", "Planner")
         check(window, own, previous, window_rules)
         self._abandon_stuck()
-        worker = self._worker
-        assert worker is not None
+        worker = self._started()
         margin = self.config.search.margin
         clock = JobClock(self._clock, self.config.search.deadline)
         clock.keep(self._reserve.seconds)
@@ -238,7 +248,7 @@ class Planner:
         assert ticket.problem is not None
         if not isinstance(plan, Plan) or shape_of(plan.placement) != shape_wanted(ticket.problem):
             return None
-        return plan
+        return plan if plan.feasible else no_plan(plan.placement)
 
     def _present(self, problem: Problem | None) -> Placement:
         """Say where the experts are now."""
@@ -310,7 +320,8 @@ class Planner:
         if stuck or dead:
             if worker is not None:
                 worker.end(wait=False)
-            self.renew()
+            self._renew()
+            self._started()
 
 
 _planners: weakref.WeakSet[Planner] = weakref.WeakSet()
@@ -322,9 +333,9 @@ def _close_all() -> None:
         planner.close()
 
 
-def _renew_all() -> None:
+def _all_forked() -> None:
     for planner in list(_planners):
-        planner.renew()
+        planner.forked()
 
 
-os.register_at_fork(after_in_child=_renew_all)
+os.register_at_fork(after_in_child=_all_forked)
