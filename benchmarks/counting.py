@@ -20,11 +20,11 @@ from routepack_opt.replay.counting import Counting, count_sample
 from routepack_opt.replay.routes import Routes
 
 SHAPES = (
-    ("small model, 8 layers, 32 experts, top-4", 4096, MoEModel(8, 32, 4)),
-    ("48 layers, 128 experts, top-8", 8192, MoEModel.preset("Qwen3-30B-A3B")),
-    ("61 layers with 3 dense, 256 experts, top-8", 8192, MoEModel.preset("DeepSeek-V3")),
+    ("small model, 8 layers, 32 experts, top-4", 16384, MoEModel(8, 32, 4)),
+    ("48 layers, 128 experts, top-8", 4096, MoEModel.preset("Qwen3-30B-A3B")),
+    ("61 layers with 3 dense, 256 experts, top-8", 4096, MoEModel.preset("DeepSeek-V3")),
 )
-REPEATS = 7
+REPEATS = 25
 
 
 def routes(rows: int, model: MoEModel, seed: int = 0) -> np.ndarray:
@@ -56,7 +56,7 @@ def main() -> None:
         for dtype in ("uint8", "int16", "int32"):
             if model.experts > np.iinfo(dtype).max + 1:
                 continue
-            array = ids.astype(dtype)
+            array = np.ascontiguousarray(ids, dtype)
             checked = rows * model.num_moe_layers * model.top_k
             sample, how = Routes(array, rows + 1), Counting(model, repeat_limit=None)
             kernel = best(lambda sample=sample, how=how: count_sample(sample, how))

@@ -17,7 +17,7 @@ from routepack_opt.solvers.annealing._kernels.chain import run_chain
 from routepack_opt.solvers.annealing._kernels.moves import allowed, apply, evaluate
 from routepack_opt.solvers.annealing._kernels.peaks import LANES, exchanged_peaks, exchanged_peaks_plain
 from routepack_opt.solvers.annealing._kernels.random import below, exponential, next_word, unit
-from routepack_opt.solvers.annealing.instance import blocked, from_kernel
+from routepack_opt.solvers.annealing.instance import blocked, from_kernel, new_state
 from routepack_opt.solvers.annealing.parameters import Mix
 from routepack_opt.window import Window
 
@@ -147,7 +147,8 @@ def test_allowed_moves_are_those_that_break_no_rule_and_their_scores_come_true(c
             promised = case.state.trial[:3].copy()
             apply(case.instance, case.state, *move)
             assert case.layout.cells == after.cells
-            assert promised.tolist() == case.state.score.tolist()
+            fresh = new_state(case.instance, case.rows, case.state.cell, WORDS)
+            assert promised.tolist() == case.state.score.tolist() == fresh.score.tolist()
     assert_consistent(case)
 
 

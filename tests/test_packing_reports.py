@@ -1,7 +1,6 @@
 """Reports of packer users: the answers hold by exhaustive search, and the product gives them."""
 
 import re
-from importlib.util import find_spec
 
 import oracles
 import pytest
@@ -9,11 +8,10 @@ from packing_reports import REPORTS, Infeasible, Refused, Rows
 from validity import broken_by, broken_rules
 
 from routepack_opt.errors import InfeasibleError, InputError
+from routepack_opt.planner import plan
 from routepack_opt.problem import LayoutRules, Problem, Topology
 from routepack_opt.solvers.rows import certify_rows
 from routepack_opt.window import Window
-
-planned = pytest.mark.skipif(find_spec("routepack_opt.planner") is None, reason="no planner")
 
 
 def of(kind, where=lambda report: True):
@@ -76,23 +74,17 @@ def test_certification_names_the_rule_that_binds(report):
     assert re.search(rf"\b{report.answer.dummies} dummy sample", certificate.message)
 
 
-@planned
 @of(Rows, lambda report: len(report.lengths) < 1000)
 def test_plans_have_the_row_count_and_break_no_rule(report):
-    from routepack_opt import planner
-
     problem = build(report)
-    plan = planner.plan(problem, method="seed")
-    assert plan.rows.rows == len(plan.cells) == report.answer.rows
-    assert broken_by(problem, plan.cells) == []
-    assert planner.plan(problem, method="seed").cells == plan.cells
+    found = plan(problem, method="seed")
+    assert found.rows.rows == len(found.cells) == report.answer.rows
+    assert broken_by(problem, found.cells) == []
+    assert plan(problem, method="seed").cells == found.cells
 
 
-@planned
 @of(Infeasible)
 def test_no_plan_is_made_up_for_an_infeasible_window(report):
-    from routepack_opt import planner
-
     with pytest.raises(InfeasibleError) as caught:
-        planner.plan(build(report), method="seed")
+        plan(build(report), method="seed")
     assert caught.value.rule == report.answer.rule

@@ -59,7 +59,7 @@ def exact(problem, found):
 # 1. Every rule is kept.
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(problems_with_layouts(), st.data())
 def test_plans_of_feasible_problems_are_valid_and_exactly_scored(case, data):
     problem, layout = case
@@ -318,23 +318,17 @@ def test_a_deadline_before_the_search_returns_a_seed(problem, stage):
 
 
 def test_the_time_of_finishing_is_kept_back(problem):
-    clock = Clock()
-    ticking = iter(np.linspace(0.0, 10.0, 100_000))
-
-    def now():
-        clock.now = float(next(ticking))
-        return clock.now
-
-    found = plan(problem, deadline=1.0, clock=now)
-    assert found.provenance["seconds"] <= 1.0
+    ticking = iter(np.linspace(0.0, 10.0, 20_001))  # every look at the clock takes half a millisecond
+    found = plan(problem, deadline=1.0, clock=lambda: float(next(ticking)))
+    assert found.provenance["seconds"] <= 1.0 + 8 * 0.002  # only looking at this clock takes time
 
 
 def test_progress_tells_every_stage(problem):
     seen = []
     plan(problem, budget=SHORT, progress=lambda stage, facts: seen.append((stage, dict(facts))))
     stages = [stage for stage, _ in seen]
-    assert stages[:3] == ["rows", "placement", "seeds"]
-    assert set(stages[3:]) == {"level"}
+    assert stages[:4] == ["rows", "placement", "paired", "seeds"]
+    assert set(stages[4:]) == {"level"}
 
 
 @pytest.mark.parametrize(
@@ -412,20 +406,22 @@ def watched(self, signature):
     return compile_(self, signature)
 Dispatcher.compile = watched
 
-def check(window, stages=(rp.AttentionStage("a", 1.0, 0.5),), dp=2, ep=2, shards=1, capacity=None, rules=None, **options):
-    capacity = capacity or int(window.lengths.max()) * 3
-    problem = rp.Problem(window, rp.Topology(dp, ep, shards), capacity, stages, rp.LayoutRules(**(rules or {})))
+STAGES = (rp.AttentionStage("a", 1.0, 0.5),)
+def check(window, stages=STAGES, dp=2, ep=2, shards=1, capacity=None, rules=None, **options):
+    capacity, rules = capacity or int(window.lengths.max()) * 3, rp.LayoutRules(**(rules or {}))
+    problem = rp.Problem(window, rp.Topology(dp, ep, shards), capacity, stages, rules)
     return rp.plan(problem, **{"budget": rp.Budget(200), **options})
 
 rng = np.random.default_rng(0)
 for longest in (90, 9000, 90_000):
     lengths = rng.integers(longest // 3, longest, 16)
     counts = np.stack([rng.multinomial(n, np.full(8, 1 / 8), 3) for n in lengths])
-    window = rp.Window.from_counts(lengths, counts)
+    window = rp.Window.from_counts(lengths, counts, model=rp.MoEModel(3, 8, 1))
     first = check(window)
     for options in (
-        {"dp": 4, "shards": 2}, {"ep": 8}, {"stages": ()}, {"method": "paper"}, {"method": "seed"}, {"threads": 2},
-        {"deadline": 0.2, "budget": None}, {"refine_placement": True}, {"own": first.cells}, {"previous": first},
+        {"dp": 4, "shards": 2}, {"ep": 8}, {"stages": ()}, {"method": "paper"}, {"method": "seed"},
+        {"threads": 2}, {"previous": first}, {"refine_placement": True}, {"own": first.cells},
+        {"deadline": 0.2, "budget": None},
         {"rows": first.rows}, {"rows": first.rows.rows + 1},
         {"rules": {"equal_samples_per_slot": True}}, {"rules": {"max_samples_per_cell": 4}},
         {"rules": {"same_cell": [(0, 1), (2, 3)]}}, {"rules": {"row_class": [0] * 8 + [1] * 8}},

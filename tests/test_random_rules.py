@@ -1,18 +1,14 @@
 """Random rule sets on tiny windows: rows and plans against exhaustive search and the independent checker."""
 
-from importlib.util import find_spec
-
 import oracles
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import problems, problems_with_layouts
 from validity import broken_by, broken_rules, plain_rules
 
 from routepack_opt.layout import Layout
+from routepack_opt.planner import plan
 from routepack_opt.solvers.rows import certify_rows
-
-planned = pytest.mark.skipif(find_spec("routepack_opt.planner") is None, reason="no planner")
 
 
 def searched(problem):
@@ -51,12 +47,9 @@ def test_certified_rows_are_the_fewest_and_no_feasible_window_is_called_infeasib
     assert set(broken_by(problem, packing.cells)) <= {"row_order"}
 
 
-@planned
 @settings(max_examples=40)
 @given(problems_with_layouts(), st.integers(0, 3))
 def test_plans_keep_every_rule(case, seed):
-    from routepack_opt.planner import plan
-
     problem, layout = case
     found = plan(problem, method="seed", seed=seed)
     assert broken_by(problem, found.cells) == []

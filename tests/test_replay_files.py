@@ -74,6 +74,14 @@ def test_files_of_another_kind_are_refused(name, content, words, tmp_path):
         read(path, MODEL, policy="count")
 
 
+@pytest.mark.parametrize("line", ["null", "[1, 2]", "3"])
+def test_a_line_that_is_no_record_is_not_skipped(line, tmp_path):
+    made = forms.make("record", tmp_path, forms.load(2))
+    made.path.write_text(made.path.read_text() + line + "\n")
+    with pytest.raises(FormatError, match="line 3: expected a JSON object"):
+        read(made.path, MODEL)
+
+
 def test_a_missing_file_is_named(tmp_path):
     for name in ("none.npz", "none.json"):
         with pytest.raises(FormatError, match=name):

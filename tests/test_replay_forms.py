@@ -101,6 +101,24 @@ def test_arrays_and_tensor_likes_in_memory(wrap):
     assert (read({"samples": forms.slime_samples(samples)}, model).counts == expected).all()
 
 
+def test_the_padding_side_and_lengths_stand_in_for_a_mask():
+    samples, model = forms.load(4), MODELS[()]
+    lengths = [s.length for s in samples]
+    rows = [forms.padded_rows(s, s.length, "zero") for s in samples]
+    size = max(lengths) + 2
+    for side in ("left", "right"):
+        batch = np.zeros((4, size, 8, 4), np.int16)
+        for ids, own in zip(batch, rows, strict=True):
+            ids[slice(size - len(own), size) if side == "left" else slice(len(own))] = own
+        source = {"routed_experts": batch, "lengths": lengths}
+        assert (read(source, model, side=side).counts == truth(samples, model)).all()
+        other = "left" if side == "right" else "right"
+        with pytest.raises(InputError, match="misaligned"):
+            read(source, model, side=other)
+    with pytest.raises(InputError, match="as lengths say"):
+        read(source, model, side="right", lengths=[n - 1 for n in lengths])
+
+
 class Nested:
     """What a jagged tensor shows of itself."""
 
@@ -263,6 +281,19 @@ def test_raw_bytes_need_a_form_that_says_their_dtype():
     record = {"length": sample.length, "routed_experts": forms.raw64(sample.ids, "int32")}
     with pytest.raises(InputError, match='form="sglang"'):
         read([record], MODELS[()])
+
+
+def test_descending_offsets_and_stray_characters_are_named():
+    samples = forms.load(2)
+    ids = np.concatenate([s.ids for s in samples])
+    fields = {"routed_experts": ids, "offsets": [0, len(ids), 9, len(ids)], "lengths": [5, 5, 5]}
+    with pytest.raises(InputError, match=f"ascending offsets, found {len(ids)} then 9 at index 1"):
+        read(fields, MODELS[()], policy="count")
+    response = sglang(samples[0])
+    text = response["meta_info"]["routed_experts"]
+    response["meta_info"]["routed_experts"] = text[:8] + "*" + text[8:]
+    with pytest.raises(InputError, match="sample 0: expected base64"):
+        read([response], MODELS[()])
 
 
 def test_json_files_of_one_record_and_of_many(tmp_path):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from routepack_opt.solvers.rows.columns.branch import BranchAndPrice
 from routepack_opt.solvers.rows.columns.dive import dive
 from routepack_opt.solvers.rows.columns.enumeration import enumerate_within, solve_cover
 from routepack_opt.solvers.rows.columns.generate import generate, items_of
+from routepack_opt.solvers.rows.columns.guide import Guide
 from routepack_opt.solvers.rows.columns.master import Sizes
 from routepack_opt.solvers.rows.heuristics import (
     best_fit_decreasing,
@@ -86,6 +88,19 @@ def test_every_exact_method_finds_the_optimum(case):
                 assert items_of(patterns, index) is not None
 
 
+@settings(max_examples=60, deadline=None)
+@given(cases)
+def test_a_guide_places_every_item(case):
+    cap, lengths = case
+    (bins,) = RowTask.from_problem(row_problem(lengths, capacity=cap)).classes
+    sizes, index = Sizes.of(bins.tokens, bins.cap)
+    guide = Guide.of(generate(sizes, [], 10**9, time.monotonic() + 60), index)
+    for count in (1, len(guide.patterns), len(lengths)):
+        where = guide.start(bins, count)
+        assert (where is None) == (count < max(1, len(guide.patterns)))
+        assert where is None or (where.min() >= 0 and where.max() < count)
+
+
 def test_forced_rows():
     problem = row_problem([5, 5, 5, 5, 2, 2], dp=1, row_multiple=2)
     assert (certify_rows(problem).rows, certify_rows(problem).status) == (4, "certified")
@@ -143,7 +158,7 @@ def test_cheap_stages_repeat_and_report():
     second = certify_rows(problem, stages="cheap")
     assert first.packing.tolist() == second.packing.tolist()
     assert [e["stage"] for e in events] == [name for name, _ in first.stages]
-    assert all(a["lower"] <= b["lower"] for a, b in zip(events, events[1:], strict=False))
+    assert all(a["lower"] <= b["lower"] for a, b in pairwise(events))
 
 
 def test_a_child_is_killed(tmp_path, monkeypatch):

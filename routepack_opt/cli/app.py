@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-import click
 import typer
 
-from routepack_opt.cli import convert, placing, planning, reading, rows, showing
+from routepack_opt.cli import convert, exact, placing, planning, reading, rows, showing
 from routepack_opt.errors import CheckError, InfeasibleError, NoLayoutError, RoutePackError
+
+# Newer releases of typer carry a click of their own, so its exceptions are reached through typer's names.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 BAD_INPUT, INFEASIBLE, CHECK_FAILED = 2, 3, 4
 
@@ -21,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (reading, planning, placing, rows, showing, convert):
+for module in (reading, planning, placing, rows, exact, showing, convert):
     module.register(app)
 
 
@@ -39,14 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     try:
-        code = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        given = list(arguments) if arguments is not None else None
+        code = app(args=given, prog_name="routepack", standalone_mode=False)
         return code if isinstance(code, int) else 0
-    except click.exceptions.Exit as done:
+    except typer.Exit as done:
         return int(done.exit_code)
-    except click.ClickException as error:
-        error.show(file=sys.stderr)
-        return BAD_INPUT
-    except (click.Abort, KeyboardInterrupt):
+    except _UsageError as error:
+        return _complain_of_usage(error)
+    except (typer.Abort, KeyboardInterrupt):
         return _complain("interrupted", 130)
     except BrokenPipeError:  # the reader of our output went away: nothing is wrong
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -57,6 +60,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), CHECK_FAILED)
     except (RoutePackError, OSError) as error:
         return _complain(str(error), BAD_INPUT)
+
+
+def _complain_of_usage(error: Any) -> int:
+    message = error.format_message()
+    if "\n" in message:  # a command without arguments asks for its help
+        print(message, file=sys.stderr)  # noqa: T201
+        return BAD_INPUT
+    command = error.ctx.command_path if error.ctx is not None else "routepack"
+    return _complain(f"{message.rstrip('.')}. See {command} --help", BAD_INPUT)
 
 
 def _complain(message: str, code: int) -> int:

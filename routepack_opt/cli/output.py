@@ -23,7 +23,7 @@ def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) 
     """Print a table whose first column is text and whose others are numbers."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None)
     for k, name in enumerate(head):
-        table.add_column(name, justify="left" if k == 0 else "right", overflow="fold")
+        table.add_column(name, justify="left" if k == 0 else "right", overflow="fold", no_wrap=k == 0)
     for row in rows:
         table.add_row(*row)
     out.print(table)

@@ -12,7 +12,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from routepack_opt.cli import options as o
 from routepack_opt.cli.output import err, print_json
-from routepack_opt.cli.summary import plan_record, print_plan
+from routepack_opt.cli.summary import failure_record, plan_record, print_plan
+from routepack_opt.errors import InfeasibleError, NoLayoutError
 from routepack_opt.layout import Layout
 from routepack_opt.planner import Budget, plan, warm_up
 from routepack_opt.plans import Plan
@@ -99,7 +100,12 @@ def plan_window(
     }
     with _Watch(quiet=json or not err.is_terminal) as watch:
         warm = warm_up()
-        result = plan(problem, progress=watch, **asked)
+        try:
+            result = plan(problem, progress=watch, **asked)
+        except (InfeasibleError, NoLayoutError) as error:
+            if json:
+                print_json(failure_record(error))
+            raise
     if output is not None:
         result.save(output)
     if json:

@@ -10,7 +10,7 @@ import typer
 
 from routepack_opt.cli.options import Json, needed
 from routepack_opt.cli.output import out, print_json
-from routepack_opt.errors import InputError
+from routepack_opt.errors import FormatError, InputError
 from routepack_opt.model import MoEModel
 from routepack_opt.window import Window, read_replay
 
@@ -33,6 +33,12 @@ def import_replay(
     layer_axis: Annotated[str | None, typer.Option(help="all or moe, where both readings fit.")] = None,
     side: Annotated[str | None, typer.Option(help="left or right padding, where no mask says it.")] = None,
     lengths: Annotated[Path | None, typer.Option(help=".npy with the tokens of every sample.")] = None,
+    repeat_limit: Annotated[
+        int, typer.Option(help="Identical rows in succession that are refused; 0 accepts any number.")
+    ] = 64,
+    all_rows_real: Annotated[
+        bool, typer.Option("--all-rows-real", help="Vouch for every row; needed for top-1 models.")
+    ] = False,
     predicted: Annotated[
         bool, typer.Option("--predicted", help="The routing is forecast, not recorded.")
     ] = False,
@@ -51,7 +57,9 @@ def import_replay(
         policy=policy,
         layer_axis=layer_axis,
         side=side,
-        lengths=None if lengths is None else np.load(lengths, allow_pickle=False),
+        lengths=None if lengths is None else _lengths(lengths),
+        mask=True if all_rows_real else None,
+        repeat_limit=repeat_limit or None,
         routing="predicted" if predicted else "exact",
         policy_version=policy_version,
     )
@@ -67,6 +75,13 @@ def import_replay(
     for key, value in window.source.items():
         if isinstance(value, (int, str, float)):
             out.print(f"  {key}: {value}")
+
+
+def _lengths(path: Path) -> np.ndarray:
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except (OSError, EOFError, ValueError) as error:
+        raise FormatError("a .npy file of lengths", str(error).split(". ")[0], str(path)) from error
 
 
 def describe(window: Window) -> dict[str, int | str | float | None]:

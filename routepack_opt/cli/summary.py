@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from routepack_opt.cli.output import number, out, percent, print_table
+from routepack_opt.errors import InfeasibleError, NoLayoutError
 from routepack_opt.plans import Plan
 
 _NAMES = {
@@ -37,11 +38,20 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "seconds": plan.provenance.get("seconds"),
         "proposals": plan.provenance.get("proposals"),
         "moves": plan.provenance.get("moves"),
+        "stages": list(plan.snapshot.stages) if plan.snapshot is not None else [],
         "hash": plan.hash,
         "metrics": dict(plan.snapshot.table) if plan.snapshot is not None else {},
         "notes": list(plan.snapshot.notes) if plan.snapshot is not None else [],
         "cells": [[list(cell) for cell in row] for row in plan.cells],
     }
+
+
+def failure_record(error: InfeasibleError | NoLayoutError) -> dict[str, Any]:
+    """Return the JSON form of a problem without a plan: no rows, and why."""
+    rule = error.rule if isinstance(error, InfeasibleError) else None
+    message = error.message if isinstance(error, InfeasibleError) else str(error)
+    status = "infeasible" if isinstance(error, InfeasibleError) else "unknown"
+    return {"rows": None, "rows_status": status, "rule": rule, "message": message}
 
 
 def _score(plan: Plan) -> dict[str, Any]:
@@ -62,6 +72,8 @@ def print_plan(plan: Plan, warm: float | None = None, output: Path | None = None
     out.print(_rows_line(plan))
     if shot is not None:
         out.print(f"cells {percent(shot.fill, 1)} full, {_moves_line(plan)}")
+        if shot.stages:
+            out.print(f"attention stages (name:alpha:beta) {', '.join(shot.stages)}")
         order = [key for key in _NAMES if key in shot.table]
         rows = [[_NAMES[key], *_table_row(shot.table[key])] for key in order]
         out.print()

@@ -39,7 +39,7 @@ def compare_layouts(
     packing : numpy.ndarray of int64, shape (M,)
         The row certificate's packing.
     own : Layout, optional
-        The trainer's own layout.
+        The trainer's own layout; not measured when it breaks a rule.
 
     Returns
     -------
@@ -71,7 +71,10 @@ def compare_layouts(
     else:
         notes.append(f"least-loaded greedy does not fit {rows} rows")
     if own is not None:
-        table["own"] = measured(identity, own)
-        if own.rows != rows:
+        broken = own.broken_rule(problem)
+        table["own"] = measured(identity, own) if broken is None else None
+        if broken is not None:
+            notes.append(f"the own layout breaks a rule: expected {broken[0]}, found {broken[1]}")
+        elif own.rows != rows:
             notes.append(f"the own layout has {own.rows} rows, the plan {rows}")
     return Comparison(table, tuple(notes))

@@ -35,7 +35,7 @@ from routepack_opt.solvers.annealing.population import (
 _ROWS_SHARE = 0.3  # of the deadline that the row certificate may take
 _SEED_SHARE = 0.2  # and the seeds
 _FINISH = 2.0  # times the cost of describing one layout is kept for what follows the search
-_FLOOR = 0.006  # seconds kept at least
+_FLOOR = 0.010  # seconds kept at least
 _FIRST_SHARE = 0.65  # of the search before the placement is refined for its rows
 _WARM = 1e-5  # hottest temperature of the search after that
 
@@ -423,6 +423,8 @@ def _held(certificate: RowCertificate) -> tuple[int, IntArray]:
     if certificate.status == "infeasible":
         raise InfeasibleError(certificate.rule or "rows", certificate.message or "no layout exists")
     if certificate.rows is None or certificate.packing is None:
+        if certificate.rule is not None:  # the number of rows that was asked for contradicts a rule
+            raise InfeasibleError(certificate.rule, certificate.message or "no layout exists")
         raise NoLayoutError("no layout was found, and none excluded: relax a rule, or certify with more time")
     return certificate.rows, np.asarray(certificate.packing, np.int64)
 

@@ -60,21 +60,36 @@ class Request:
         whole_number(self.seed, "seed")
         whole_number(self.threads, "threads", low=1, high=4096)
         if isinstance(self.rows, RowCertificate):
-            if self.rows.digest != self.problem.rows_digest:
-                found = f"one for {self.rows.digest[:12]}, not {self.problem.rows_digest[:12]}"
-                raise InputError("a certificate of this problem", found, "rows")
+            self._check_certificate(self.rows)
         elif self.rows is not None:
             whole_number(self.rows, "rows", low=1)
-        self._check_placement()
+        if self.placement is not None:
+            self._check_placement(self.placement, "placement")
+        if self.previous is not None:
+            if not isinstance(self.previous, Plan):
+                raise InputError("a Plan", repr(self.previous), "previous", "Load it with Plan.load")
+            self._check_placement(self.previous.placement, "previous")
 
-    def _check_placement(self) -> None:
-        if self.placement is None:
-            return
+    def _check_placement(self, placement: object, where: str) -> None:
+        if not isinstance(placement, Placement):
+            raise InputError("a Placement", repr(placement), where)
         window = self.problem.window
         wanted = (window.num_layers, window.num_experts, self.problem.topology.ep)
-        found = (self.placement.num_layers, self.placement.num_experts, self.placement.ranks)
+        found = (placement.num_layers, placement.num_experts, placement.ranks)
         if found != wanted:
-            raise InputError(f"(layers, experts, ranks) {wanted}", f"{found}", "placement")
+            raise InputError(f"(layers, experts, ranks) {wanted}", f"{found}", where)
+
+    def _check_certificate(self, certificate: RowCertificate) -> None:
+        problem = self.problem
+        if certificate.digest != problem.rows_digest:
+            found = f"one for {certificate.digest[:12]}, not {problem.rows_digest[:12]}"
+            raise InputError("a certificate of this problem", found, "rows")
+        if certificate.rows is None or certificate.packing is None:
+            return  # the planner says why it has no packing
+        if certificate.packing.shape != (problem.items.size,):
+            found = f"{certificate.packing.size}"
+            raise InputError(f"a packing of {problem.items.size} items", found, "rows")
+        Layout.from_items(problem, certificate.packing, certificate.rows).validate(problem)
 
     def own_layout(self) -> Layout | None:
         """Return the trainer's own layout, whether or not it keeps the rules."""

@@ -26,7 +26,10 @@ def warm_up() -> float:
     float
         Seconds it took: some tens the first time, a few later (compiled kernels are cached on disk).
     """
+    from routepack_opt.solvers.rows import warm_up_rows
+
     start = time.perf_counter()
+    warm_up_rows()
     warm_up_placing()
     warm_up_seeding()
     for tokens in (7, 70_000):  # demand in 16 and in 32 bits: each is compiled for itself

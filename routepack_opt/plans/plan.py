@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from routepack_opt.arrays import IntArray, digest
+import numpy as np
+
+from routepack_opt.arrays import IntArray, digest, whole_number
 from routepack_opt.certificates import RowCertificate
 from routepack_opt.errors import CheckError, InputError
 from routepack_opt.layout import Cells, Layout
@@ -91,7 +93,8 @@ class Plan:
 
     def slot(self, d: int) -> SlotView:
         """Return what DP slot `d` runs: samples in execution order and, per row, positions into them."""
-        return slot_view(self._layout(), d)
+        layout = self._layout()
+        return slot_view(layout, whole_number(d, "slot", high=layout.dp - 1))
 
     @cached_property
     def order(self) -> IntArray:
@@ -121,22 +124,35 @@ class Plan:
         Raises
         ------
         CheckError
-            When it was made for another problem, breaks a rule, or states another score than it has.
+            When it was made for another problem, breaks a rule, or states another row count, score or bound
+            than it has.
         """
         made_for = self.provenance.get("problem")
         if made_for != problem.digest:
             raise CheckError(f"plan: made for problem {str(made_for)[:12]}, not {problem.digest[:12]}")
         layout = self._layout()
         if self.feasible:
-            broken = layout.broken_rule(problem)
-            if broken is not None:
-                raise CheckError(f"plan: expected {broken[0]}, found {broken[1]}")
+            self._check_rules(layout, problem)
         found = score_of(problem, loads_of(problem, self.placement.demand(problem.item_counts), layout))
         if found != self.score:
             raise CheckError(f"plan: states {self.score}, has {found}")
-        if self.bound is not None and found.primary < self.bound:
-            raise CheckError(f"plan: primary {found.primary} below its bound {self.bound}")
+        for bound in (self.bound, self.bound_any):
+            if bound is not None and found.primary < bound:
+                raise CheckError(f"plan: primary {found.primary} below its bound {bound}")
         return self
+
+    def _check_rules(self, layout: Layout, problem: Problem) -> None:
+        broken = layout.broken_rule(problem)
+        if broken is not None:
+            raise CheckError(f"plan: expected {broken[0]}, found {broken[1]}")
+        if self.rows.digest != problem.rows_digest or self.rows.rows != layout.rows:
+            raise CheckError(f"plan: its certificate is for {self.rows.rows} rows, or for another problem")
+        fullest = np.zeros(layout.rows * layout.dp, np.int64)
+        np.add.at(fullest, layout.cell_of_sample, problem.aligned)
+        fullest = fullest.reshape(layout.rows, layout.dp).max(axis=1)
+        if problem.rules.row_order == "largest_first" and (np.diff(fullest) > 0).any():
+            row = int(np.argmax(np.diff(fullest) > 0)) + 1
+            raise CheckError(f"plan: row_order: row {row} is fuller than row {row - 1}")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to `path` (`.npz`, fields in the docs page on file formats)."""

@@ -70,8 +70,6 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     try:
         plan = _decode(meta, arrays)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, FormatError):
-            raise
         raise FormatError("a complete plan", f"{type(error).__name__}: {error}", str(path)) from error
     if plan.hash != meta.get("hash"):
         found = f"{plan.hash[:12]}, stated {str(meta.get('hash'))[:12]}"

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from routepack_opt.errors import InputError
+from routepack_opt.placement import Placement
 from routepack_opt.runtime.control import Control, MaterializeError
 from routepack_opt.runtime.dispatch import LayerMap
 from routepack_opt.runtime.exchange import Batch, Exchange, exchange_of
@@ -135,13 +136,13 @@ class Materializer:
         """Committed slots of each expert, by layer."""
         return {layer: m.slot_of_expert.cpu().numpy().copy() for layer, m in self._maps.items()}
 
-    def materialize(self, slot_of_expert: NDArray[np.int64]) -> Report:
+    def materialize(self, placement: Placement | NDArray[np.int64]) -> Report:
         """Move the experts to a placement; collective over the control group.
 
         Parameters
         ----------
-        slot_of_expert : int64 [layers, experts]
-            `Placement.slot_of_expert` of the plan.
+        placement : Placement or int64 [layers, experts]
+            A plan's placement, or the slot of every expert.
 
         Raises
         ------
@@ -156,16 +157,11 @@ class Materializer:
         try:
             self._adapter.check()
             tensors = {layer: self._adapter.tensors(layer) for layer in self._adapter.layers}
-            movement = self._plan(slot_of_expert, tensors)
+            movement = self._plan(placement, tensors)
             agreed = digest(movement.digest, self._adapter.shared())
         except Exception as error:  # whatever went wrong here, the others must hear of it
             failure = f"{type(error).__name__}: {error}"
-        try:
-            self._control.arrive("plan")
-        except MaterializeError as error:
-            self._broken = str(error)
-            raise
-        self._vote("plan", agreed, failure)
+        self._vote("plan", agreed, failure, moving=False)
         assert movement is not None
         self._adapter.synchronize()
         self._peak = 0
@@ -179,14 +175,12 @@ class Materializer:
             len(movement.transfers),
         )
 
-    def _plan(self, slots: NDArray[np.int64], tensors: dict[int, list[ExpertTensor]]) -> Movement:
+    def _plan(
+        self, placement: Placement | NDArray[np.int64], tensors: dict[int, list[ExpertTensor]]
+    ) -> Movement:
         """Plan from the committed placement and check the plan whole."""
-        slots = np.asarray(slots)
-        if slots.ndim != 2 or (self._maps and slots.shape[0] <= max(self._maps)):
-            raise InputError(
-                f"slots [layers, experts] with row {max(self._maps)}", f"{slots.shape}", "placement"
-            )
         ranks, lanes, _, lane = self._groups.place()
+        slots = _slots(placement, ranks, 1 + max(self._maps))
         old = slots.copy()
         for layer, row in self.placement.items():
             if slots.shape[1] != len(row):
@@ -204,12 +198,14 @@ class Materializer:
         movement.check()
         return movement
 
-    def _vote(self, stage: str, agreed: bytes, failure: str | None, broken: bool = False) -> None:
-        """Vote; a rank that is gone, or a collective that may hang half-way (`broken`), ends all use."""
+    def _vote(self, stage: str, agreed: bytes, failure: str | None, *, moving: bool) -> None:
+        """Vote. A rank that is gone ends all use, and so does a refusal amid a move, when a peer may hang."""
         try:
+            if not moving:
+                self._control.arrive(stage)
             self._control.agree(stage, agreed, failure)
         except MaterializeError as error:
-            if broken or error.__cause__ is not None:
+            if moving or error.__cause__ is not None:
                 self._broken = str(error)
             raise
 
@@ -229,7 +225,7 @@ class Materializer:
                 torch.get_device_module(self._arena.device).synchronize()
         except Exception as error:  # a failure here must become a vote, or the others wait for the timeout
             failure = f"{type(error).__name__}: {error}"
-        self._vote(where, digest(str(index).encode()), failure, broken=True)
+        self._vote(where, digest(str(index).encode()), failure, moving=True)
         with torch.no_grad():
             for live, copy in staged:
                 live.copy_(copy)
@@ -270,6 +266,20 @@ class Materializer:
             into, out, recv.splits.tolist(), send.splits.tolist(), group=group, async_op=True
         )
         work.wait(timedelta(seconds=self._control.timeout))
+
+
+def _slots(placement: Placement | NDArray[np.int64], ranks: int, layers: int) -> NDArray[np.int64]:
+    """Return the slots [layers, experts] of a placement that fits these ranks."""
+    if not isinstance(placement, Placement):
+        slots = np.asarray(placement)
+    elif placement.ranks == ranks:
+        slots = placement.slot_of_expert
+    else:
+        found = f"{placement.ranks}"
+        raise InputError(f"a placement on {ranks} expert-parallel ranks", found, "placement")
+    if slots.ndim != 2 or slots.shape[0] < layers:
+        raise InputError(f"slots [at least {layers} layers, experts]", f"{slots.shape}", "placement")
+    return slots
 
 
 class _Live:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 import zlib
-from dataclasses import dataclass, replace
-
-warnings.filterwarnings("ignore")
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.dist_checkpointing.mapping import ShardedTensor
 from megatron.core.distributed import (
@@ -232,15 +228,13 @@ class MegatronJob:
         return total
 
     def logical(self):
-        """Everything by logical expert: {(kind, layer, name, expert, etp rank): values on this lane, offset}."""
+        """All state by logical expert: {(kind, layer, name, expert, etp rank): (offset, values)}."""
         etp = parallel_state.get_expert_tensor_parallel_rank()
         result = {}
         for layer, slot, name, view in expert_views(self.model.module, self.local):
             expert = int(np.argsort(self.placement_row(layer))[self.ep_rank * self.local + slot])
             result["param", layer, name, expert, etp] = (0, view.detach().float().numpy().copy())
-        if self.runtime is not None or self.case is not None:
-            result.update(self._optimizer_state(etp))
-        return result
+        return result | self._optimizer_state(etp)
 
     def _optimizer_state(self, etp):
         """Masters and moments, read straight from the optimizer by parameter, without the adapter."""
@@ -326,6 +320,3 @@ def expert_views(model, local):
             for slot in range(local):
                 parameter, start, size = owner_of(model, layer, slot, name, local)
                 yield layer, slot, name, parameter.detach().view(-1)[start : start + size]
-
-
-__all__ = ["Case", "MegatronJob", "dist", "replace"]

@@ -57,7 +57,7 @@ def run(movement: Movement, layer: int, store: Store) -> tuple[int, int]:
 
 
 def wire(movement: Movement, index: int) -> int:
-    """Check that what one rank sends is what its peer expects, for all pairs; return the fullest rank's staging."""
+    """Check that all pairs of ranks expect what the other sends; return the fullest rank's staging."""
     transfer, mesh = movement.transfers[index], movement.mesh
     specs = movement.states[transfer.layer].specs
     every = {

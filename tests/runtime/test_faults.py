@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import routepack_opt.runtime.materialize as target  # noqa: E402
+from routepack_opt.placement import Placement  # noqa: E402
 from routepack_opt.runtime.control import Control, MaterializeError  # noqa: E402
 from routepack_opt.runtime.movement import Movement, Transfer  # noqa: E402
 
@@ -77,7 +78,9 @@ def gentle(rank):
     bad[1, 0] = bad[1, 1]
     messages["permutation"] = refused(job, bad, before)
 
-    job.materializer.materialize(PLACEMENT)
+    messages["ranks"] = refused(job, Placement(PLACEMENT, 4), before)
+
+    job.materializer.materialize(Placement(PLACEMENT, 2))
     assert (job.materializer.placement[1] == PLACEMENT[1]).all()
     return messages
 
@@ -95,6 +98,7 @@ def test_refusals_before_a_byte_moves_change_nothing_and_name_the_cause():
     assert "'forgotten' of shape (4,)" in messages["unregistered"]
     assert "ranks disagree" in messages["step"]
     assert "new placement, layer 1" in messages["permutation"]
+    assert "on 2 expert-parallel ranks, found 4" in messages["ranks"]
 
 
 def failing(rank, layer):
@@ -153,6 +157,7 @@ def dying(rank, when):
     job.materializer._all_to_all = die
     start = time.monotonic()
     message = refused(job, PLACEMENT, before)
+    assert "earlier failure" in refused(job, PLACEMENT, before)
     return message, time.monotonic() - start
 
 

@@ -110,7 +110,7 @@ def test_export_is_canonical_and_loads_into_any_placement(tmp_path):
     load_canonical(fresh, loaded, target.adapter.experts, target.maps)
     again = canonical_state_dict(fresh, target.adapter.experts, target.maps)
     assert all(torch.equal(again[k], original[k]) for k in original)
-    with pytest.raises(InputError, match="down_proj.*in the checkpoint"):
+    with pytest.raises(InputError, match=r"down_proj.*in the checkpoint"):
         load_canonical(fresh, {}, target.adapter.experts, target.maps)
 
 

@@ -144,7 +144,7 @@ def test_matrix_long(name):
 
 
 def broken(rank):
-    """Leave out one part of the move and return the final losses, the intact run's and the control's first."""
+    """Leave out one part of the move; return final losses, those of the control and the intact run first."""
     case, placements = Case(overlap=True, dtype=B16, layers=1), permutations(2, layers=1)
 
     def run(sabotage):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("megatron.core")
+pytest.importorskip("psutil")
 torch = pytest.importorskip("torch")
 
 from routepack_opt.errors import InputError  # noqa: E402
@@ -116,15 +117,18 @@ def test_recording_recomputation_and_refusals():
 
 
 def checkpoint(rank, folder, experts):
-    """Save under one placement, load into a fresh job under another; return both logical states."""
+    """Save under one placement, load into a fresh job under another; return both logical states.
+
+    The checkpoint writer of Megatron-Core needs psutil; without it, it waits for ever.
+    """
     from megatron.core import dist_checkpointing
 
     job = MegatronJob(Case(experts))
     job.step(0)
     job.runtime.materializer.materialize(PLACEMENTS[0])
     job.step(1)
+    metadata = {"distrib_optim_sharding_type": "dp_reshardable"}
     with pytest.raises(InputError, match="dp_reshardable with layers"):
-        metadata = {"distrib_optim_sharding_type": "dp_reshardable"}
         logical_state_dict([job.model], job.optimizer, job.runtime, metadata=metadata)
     dist_checkpointing.save(logical_state_dict([job.model], job.optimizer, job.runtime), folder)
 

@@ -20,7 +20,7 @@ from .oracles import run, scatter, wire
 
 @st.composite
 def layouts(draw):
-    """Draw a mesh and specs: replicated, partitioned at random cuts (so whole, split or absent), or overlapping."""
+    """Draw a mesh and specs: replicated, cut anywhere (so whole, split or absent), or overlapping."""
     mesh = Mesh(draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 4)))
     specs = []
     for index in range(draw(st.integers(1, 3))):
@@ -60,7 +60,7 @@ def canonical(specs, mesh):
 @settings(max_examples=150, deadline=None)
 @given(layouts(), st.integers(0, 3))
 def test_movement_equals_cutting_the_canonical_state_again(layout, tightness):
-    """Whatever the ranges and the budget, the store ends as if the state had been cut under the new placement."""
+    """Whatever the ranges and the budget, the store ends as if cut under the new placement."""
     mesh, specs, old, new = layout
     states, budget = [LayerState(0, specs)], None
     free = plan_movement(old, new, states, mesh)
@@ -93,7 +93,7 @@ def _swap(specs, mesh, pair):
 @settings(max_examples=100, deadline=None)
 @given(layouts())
 def test_stage_one_sends_the_moved_experts_state_and_nothing_else(layout):
-    """For state that lanes partition or replicate, stage one is the sum of the held ranges that change rank."""
+    """For state that lanes cut or replicate, stage one is the sum of the held ranges that change rank."""
     mesh, specs, old, new = layout
     plan = plan_movement(old, new, [LayerState(0, specs)], mesh)
     exact = 0

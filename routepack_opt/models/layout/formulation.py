@@ -133,7 +133,7 @@ def build_layout_model(
         Remove layouts that differ by an exchange of rows, of cells in a shard, of equal shards or of
         identical items.
     cuts : bool, default True
-        State the combinatorial bounds as rows.
+        Add rows that are implied: links between the components, and the combinatorial bounds.
 
     Returns
     -------
@@ -257,17 +257,17 @@ def _block_cost(model: LayoutModel, block: int) -> list[tuple[int, int]]:
 
 
 def _add_cuts(model: LayoutModel) -> None:
-    """State the combinatorial bounds as rows; each is implied, and spares the solver its proof."""
+    """State what the components imply of each other, and the combinatorial bounds; all of it is implied."""
     linear, bound = model.linear, model.bound
-    for name, value in zip(COMPONENTS, bound.components, strict=True):
-        linear.row("cuts", [(model.objective[name], 1)], -(-value // model.unit))
     shards = model.problem.topology.num_shards
-    linear.row("cuts", [(model.objective["primary"], shards), (model.objective["total"], -1)], 0)
-    linear.row("cuts", [(model.objective["row_peak"], model.rows), (model.objective["primary"], -1)], 0)
+    linear.row("links", [(model.objective["primary"], shards), (model.objective["total"], -1)], 0)
+    linear.row("links", [(model.objective["row_peak"], model.rows), (model.objective["primary"], -1)], 0)
+    for name, value in zip(COMPONENTS, bound.components, strict=True):
+        linear.row("bounds", [(model.objective[name], 1)], -(-value // model.unit))
     for layer, loads in enumerate(model.demand.sum(axis=0, dtype=np.int64)):
-        linear.row("cuts", [(model.peak[b, layer], 1) for b in range(model.blocks)], int(loads.max()))
+        linear.row("bounds", [(model.peak[b, layer], 1) for b in range(model.blocks)], int(loads.max()))
     work = _stage_work(model.problem)
     for s, unit in enumerate(model.stage_unit):
         volume = int(work[s].sum())
         terms = [(model.straggler[s, b], len(model.cells_of(b))) for b in range(model.blocks)]
-        linear.row("cuts", terms, volume // unit)
+        linear.row("bounds", terms, volume // unit)

@@ -66,7 +66,7 @@ def build_joint_model(problem: Problem, rows: int) -> JointModel:
     add_components(model, int(counts.sum()))
     add_symmetry(model)
     for component, value in zip(("primary", "total", "row_peak"), model.bound.components, strict=True):
-        model.linear.row("cuts", [(model.objective[component], 1)], -(-value // model.unit))
+        model.linear.row("bounds", [(model.objective[component], 1)], -(-value // model.unit))
     model.linear.check()
     return JointModel(model, on_rank)
 
@@ -96,6 +96,6 @@ def _add_products(model: LayoutModel, block: int, layer: int, on_rank: list[list
             load = linear.variable(f"load[{block},{layer},{e},{p}]", 0, most)
             linear.row("cost", [(load, 1), *inside, (placed, -most)], -most)
             carried[p].append((load, -1))
-        linear.row("cuts", [*((terms[-1][0], 1) for terms in carried), *inside], 0)
+        linear.row("links", [*((terms[-1][0], 1) for terms in carried), *inside], 0)
     for terms in carried:
         linear.row("cost", [(peak, 1), *terms], 0)

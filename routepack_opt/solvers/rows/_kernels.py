@@ -104,7 +104,7 @@ def subset_fill(tokens: IntArray, samples: IntArray, cap: int, limit: int, work:
         room = cap - tokens[first]
         spare = limit - samples[first]
         via[: room + 1] = -2
-        work -= room // 8
+        work -= (room + size) // 2
         via[0] = -1
         count[0] = 0
         top = 0
@@ -119,7 +119,7 @@ def subset_fill(tokens: IntArray, samples: IntArray, cap: int, limit: int, work:
                     via[t] = item
                     count[t] = count[t - step] + samples[item]
                     top = max(top, t)
-            if via[room] != -2:
+            if via[room] != -2 or work <= 0:
                 break
         t = room
         while via[t] == -2:

@@ -17,10 +17,16 @@ from routepack_opt.bounds.rows import WeightBound, item_count_bound, l2_bound, s
 from routepack_opt.certificates import RowBound, RowCertificate
 from routepack_opt.errors import InputError
 from routepack_opt.solvers.rows import heuristics
-from routepack_opt.solvers.rows.columns.stage import coarse_bounds, column_bounds, column_stage, quick_dive
+from routepack_opt.solvers.rows.columns.stage import (
+    coarse_bounds,
+    column_bounds,
+    column_stage,
+    fine_bounds,
+    quick_dive,
+)
 from routepack_opt.solvers.rows.fixed import model_stage
 from routepack_opt.solvers.rows.instance import RowTask
-from routepack_opt.solvers.rows.polish import cheap_anneal, long_anneal, short_anneal
+from routepack_opt.solvers.rows.polish import cheap_anneal, guided_anneal, long_anneal, short_anneal
 from routepack_opt.solvers.rows.rules import Contradiction, contradiction, slot_bound, too_few_items
 from routepack_opt.solvers.rows.slots import equal_slot_packing
 from routepack_opt.solvers.rows.state import ClassState, Progress, RowState
@@ -62,12 +68,7 @@ def certify_rows(
     InputError
         For an unknown ``stages``, a time limit that is not positive, or fewer than one row.
     """
-    if stages not in ("all", "cheap"):
-        raise InputError("'all' or 'cheap'", repr(stages), "stages")
-    if not time_limit > 0:
-        raise InputError("a positive number of seconds", repr(time_limit), "time_limit")
-    if rows is not None and rows < 1:
-        raise InputError("at least one row", repr(rows), "rows")
+    _check_arguments(time_limit, stages, rows)
     started = time.monotonic()
     task = RowTask.from_problem(problem)
     found = contradiction(problem)
@@ -81,22 +82,33 @@ def certify_rows(
         progress=progress,
         forced=rows,
     )
-    stop = "exhausted"
+    return _certificate(problem, state, _run(state, _stages(stages)), started)
+
+
+def _check_arguments(time_limit: float, stages: str, rows: int | None) -> None:
+    if stages not in ("all", "cheap"):
+        raise InputError("'all' or 'cheap'", repr(stages), "stages")
+    if not time_limit > 0:
+        raise InputError("a positive number of seconds", repr(time_limit), "time_limit")
+    if rows is not None and rows < 1:
+        raise InputError("at least one row", repr(rows), "rows")
+
+
+def _run(state: RowState, stages: list[Stage]) -> str:
+    """Run the stages until a proof, the deadline or an interrupt; why it stopped."""
     try:
-        for name, stage in _stages(stages):
+        for name, stage in stages:
             begun = time.monotonic()
             stage(state)
             state.report(name, time.monotonic() - begun)
             if state.closed:
-                stop = "proved"
-                break
+                return "proved"
             # a first packing takes less than a millisecond: it is never left out
             if state.remaining <= 0 and name != "counts":
-                stop = "time_limit"
-                break
+                return "time_limit"
     except KeyboardInterrupt:
-        stop = "interrupted"
-    return _certificate(problem, state, stop, started)
+        return "interrupted"
+    return "exhausted"
 
 
 def _stages(which: str) -> list[Stage]:
@@ -110,9 +122,13 @@ def _stages(which: str) -> list[Stage]:
         ("anneal", cheap_anneal),
     ]
     thorough: list[Stage] = [
-        ("dff", _dff),
         ("short anneal", short_anneal),
+        ("dff", _dff),
+        ("bound anneal", short_anneal),
         ("coarse columns", coarse_bounds),
+        ("guided anneal", guided_anneal),
+        ("fine columns", fine_bounds),
+        ("fine anneal", guided_anneal),
         ("column bounds", column_bounds),
         ("dive", quick_dive),
         ("long anneal", long_anneal),
@@ -125,7 +141,7 @@ def _stages(which: str) -> list[Stage]:
 def _dff(state: RowState) -> None:
     for known in state.classes:
         if known.bins.items.size and not known.closed:
-            bound = best_dff_bound(known.bins.tokens, known.bins.cap, known.target_bins + 1)
+            bound = best_dff_bound(known.bins.tokens, known.bins.cap, known.enough_bins)
             if bound is not None:
                 known.raise_lower(state.task.size, bound)
 

@@ -12,6 +12,8 @@ from routepack_opt.solvers.rows.state import ClassState, RowState
 
 CHEAP_PROPOSALS = 150_000
 PROPOSALS_PER_SECOND = 8_000_000
+SHORT_ROUNDS = 3
+LARGEST_SHORT = 2048  # items up to which a short round can succeed
 
 
 def cheap_anneal(state: RowState) -> None:
@@ -20,15 +22,30 @@ def cheap_anneal(state: RowState) -> None:
 
 
 def short_anneal(state: RowState) -> None:
-    """Run one longer round, so that column generation starts from good patterns."""
-    _round(state, _affordable(state, 8 * CHEAP_PROPOSALS, state.remaining / 4), seed=1, tries=8)
+    """Restart a few rounds, each longer: most windows that can be packed are, by one of them."""
+    if state.annealed_at == state.lower:
+        return
+    state.annealed_at = state.lower
+    for seed in range(2, 2 + SHORT_ROUNDS):
+        if state.closed or sum(c.bins.items.size for c in state.classes) > LARGEST_SHORT:
+            return
+        proposals = _affordable(state, seed * seed * CHEAP_PROPOSALS // 2, state.remaining / 8)
+        _round(state, proposals, seed, tries=8 if seed == 2 else 1)
+
+
+def guided_anneal(state: RowState) -> None:
+    """Run one round from the layout that columns suggest."""
+    if any(c.guide is not None and not c.closed for c in state.classes):
+        size = sum(c.bins.items.size for c in state.classes)
+        proposals = max(4 * CHEAP_PROPOSALS, 150 * size)
+        _round(state, _affordable(state, proposals, state.remaining / 4), seed=2 * SHORT_ROUNDS, tries=3)
 
 
 def long_anneal(state: RowState) -> None:
     """Run rounds of growing length in a third of the time that is left."""
     limit = state.clock() + state.remaining / 3
     size = sum(c.bins.items.size for c in state.classes)
-    proposals, seed = max(8 * CHEAP_PROPOSALS, 1000 * size), 2
+    proposals, seed = max(8 * CHEAP_PROPOSALS, 1000 * size), 2 * SHORT_ROUNDS + 1
     while not state.closed and state.clock() < limit:
         _round(state, _affordable(state, proposals, limit - state.clock()), seed, tries=8)
         proposals, seed = 4 * proposals, seed + 1
@@ -58,7 +75,10 @@ def _anneal_class(state: RowState, known: ClassState, proposals: int, seed: int,
         if low >= high or state.remaining <= 0:
             return
         count = bins.bins_of_rows(rows)
-        where = anneal_bins(bins, count, proposals, seed)
+        # the LP's own layout, then the least loaded one, in turn
+        guided = known.guide is not None and seed % 2 == 0
+        start = known.guide.start(bins, count) if known.guide is not None and guided else None
+        where = anneal_bins(bins, count, proposals, seed, start)
         if where is None:
             low = rows + 1
         else:

@@ -19,6 +19,7 @@ from routepack_opt.solvers.rows.instance import ClassBins, IntArray, RowTask
 
 if TYPE_CHECKING:
     from routepack_opt.problem import Problem
+    from routepack_opt.solvers.rows.columns.guide import Guide
 
 Progress = Callable[[dict[str, object]], None]
 
@@ -33,6 +34,7 @@ class ClassState:
     upper: int | None = None
     where: IntArray | None = None
     patterns: list[IntArray] | None = None  # of column generation, for later rounds
+    guide: Guide | None = None  # of column generation, to start annealing from
 
     @property
     def closed(self) -> bool:
@@ -40,9 +42,10 @@ class ClassState:
         return self.upper == self.lower
 
     @property
-    def target_bins(self) -> int:
-        """Shared bins of the lowest row count that is still open."""
-        return self.bins.bins_of_rows(self.lower)
+    def enough_bins(self) -> int:
+        """Bound on shared bins that would leave nothing below the packing held."""
+        rows = self.bins.most_rows + 1 if self.upper is None else self.upper
+        return self.bins.bins_of_rows(rows - 1) + 1
 
     def raise_lower(self, size: int, found: WeightBound) -> None:
         """Take a weight bound over if it proves more rows; ``size`` is the number of items of the problem."""
@@ -79,6 +82,7 @@ class RowState:
     whole: RowBound | None = None
     layout: IntArray | None = None  # flat cell of every item, where bins alone do not make a layout
     layout_rows: int | None = None
+    annealed_at: int | None = None  # the bound that the short rounds of annealing last aimed at
     stages: list[tuple[str, float]] = field(default_factory=list)
 
     @property

@@ -12,20 +12,25 @@ from routepack_opt.solvers.rows.heuristics import NO_LIMIT
 from routepack_opt.solvers.rows.instance import ClassBins, IntArray, RowTask
 from routepack_opt.solvers.rows.slots import cell_plan, shared_items
 
-# temperatures in parts of the capacity: measured on uniform, three-per-bin and clipped lengths
-HOT, COLD = 5e-4, 3e-5
+# Measured on uniform, three-per-bin and clipped lengths. The first temperature is a share of the capacity.
+# The last one is in tokens, like the overflow: with many cells it must be cold enough to leave none anywhere.
+HOT_SHARES, COLD = (2e-4, 1e-3), 0.05  # restarts alternate between the two first temperatures
 
 
-def anneal_bins(bins: ClassBins, count: int, proposals: int, seed: int = 0) -> IntArray | None:
+def anneal_bins(
+    bins: ClassBins, count: int, proposals: int, seed: int = 0, start: IntArray | None = None
+) -> IntArray | None:
     """Pack the shared items of a class into ``count`` bins, or return None.
 
     Parameters
     ----------
     bins : ClassBins
     count : int
-        Bins; the search starts from the least loaded assignment to them and removes its overflow.
+        Bins.
     proposals : int
     seed : int
+    start : int64[m], optional
+        Bins to start from, whatever their overflow; the least loaded assignment when left out.
 
     Returns
     -------
@@ -38,13 +43,13 @@ def anneal_bins(bins: ClassBins, count: int, proposals: int, seed: int = 0) -> I
     size, limit = bins.items.size, NO_LIMIT if bins.max_samples is None else bins.max_samples
     if count < 1 or int(bins.tokens.sum()) > count * bins.cap:
         return None
-    start, _ = least_loaded(bins.tokens, bins.samples, NO_LIMIT, NO_LIMIT, count)
+    if start is None:
+        start, _ = least_loaded(bins.tokens, bins.samples, NO_LIMIT, NO_LIMIT, count)
     zeros = np.zeros(size, dtype=np.int64)
     free = np.zeros(count, dtype=np.int64)
     where, broken = anneal(
-        bins.tokens, bins.samples, start, zeros, zeros + count, count, bins.cap, limit, 1, -1,
-        np.zeros(1, dtype=np.int64), False, free, _seed(seed), proposals, HOT * bins.cap,
-        max(COLD * bins.cap, 0.02),
+        bins.tokens, bins.samples, start, zeros, zeros + count, count, bins.cap, limit, -1,
+        np.zeros(1, dtype=np.int64), False, free, _seed(seed), proposals, _hot(bins.cap, seed), COLD,
     )  # fmt: skip
     return where if broken == 0 else None
 
@@ -78,8 +83,8 @@ def anneal_slots(task: RowTask, shares: list[int], proposals: int, seed: int = 0
     if start is None:
         return None
     where, broken = anneal(
-        tokens, task.samples[items], start, low, high, cell_class.size, task.cap, limit, task.dp, share,
-        share - room, True, blocked, _seed(seed), proposals, HOT * task.cap, max(COLD * task.cap, 0.02),
+        tokens, task.samples[items], start, low, high, cell_class.size, task.cap, limit, share,
+        share - room, True, blocked, _seed(seed), proposals, _hot(task.cap, seed), COLD,
     )  # fmt: skip
     if broken:
         return None
@@ -98,6 +103,11 @@ def _spread(tokens: IntArray, index: IntArray, starts: IntArray, blocked: IntArr
         where[i] = cell
         load[cell] += t
     return where
+
+
+def _hot(cap: int, seed: int) -> float:
+    """First temperature, in tokens."""
+    return max(HOT_SHARES[seed % 2] * cap, 10 * COLD)
 
 
 def _seed(seed: int) -> int:

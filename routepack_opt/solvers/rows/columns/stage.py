@@ -22,11 +22,12 @@ from routepack_opt.solvers.rows.columns.enumeration import (
     solve_cover,
 )
 from routepack_opt.solvers.rows.columns.generate import Columns, generate, items_of, patterns_of, table_fits
+from routepack_opt.solvers.rows.columns.guide import Guide
 from routepack_opt.solvers.rows.columns.master import IntArray, Sizes
 from routepack_opt.solvers.rows.heuristics import first_fit_decreasing
 from routepack_opt.solvers.rows.state import ClassState, RowState
 
-COARSE_CAPS = (768, 3072)
+COARSE_CAP, FINE_CAP = 768, 3072
 SMALL_TABLE = 8_000_000  # pricing table entries up to which exact columns are fast enough
 FEW_PATTERNS = 3_000
 STORED_PATTERNS = 20_000
@@ -37,25 +38,36 @@ def coarse_bounds(state: RowState) -> None:
 
     A set of items that fits also fits with all tokens divided and rounded down, so the weights stay valid.
     """
+    _rounded_bounds(state, COARSE_CAP)
+
+
+def fine_bounds(state: RowState) -> None:
+    """Bound likewise, with more values."""
+    _rounded_bounds(state, FINE_CAP)
+
+
+def _rounded_bounds(state: RowState, cap: int) -> None:
     for known in state.classes:
         bins = known.bins
-        for cap in COARSE_CAPS:
-            unit = -(-bins.cap // cap)
-            small = bins.items.size * bins.cap <= SMALL_TABLE
-            if known.closed or not bins.items.size or unit < 2 or small or state.remaining <= 0:
-                break
-            tokens = bins.tokens // unit
-            kept = tokens > 0
-            sizes, index = Sizes.of(tokens[kept], bins.cap // unit)
-            if not sizes.size.size or not table_fits(sizes):
-                break
-            start = [] if known.where is None else patterns_of(known.where[kept], index, sizes.size.size)
-            deadline = state.clock() + state.remaining / 3
-            columns = generate(sizes, start, known.target_bins + 1, deadline, state.clock)
-            weights = np.zeros_like(tokens)
-            weights[kept] = columns.bound.weights[index]
-            source = f"column generation, tokens in units of {unit}"
-            known.raise_lower(state.task.size, WeightBound(weights, columns.bound.k, source))
+        unit = -(-bins.cap // cap)
+        fast = bins.items.size * bins.cap <= SMALL_TABLE or unit < 2
+        if known.closed or fast or state.remaining <= 0:
+            continue
+        tokens = bins.tokens // unit
+        kept = tokens > 0
+        sizes, index = Sizes.of(tokens[kept], bins.cap // unit)
+        if not sizes.size.size or not table_fits(sizes):
+            continue
+        start = [] if known.where is None else patterns_of(known.where[kept], index, sizes.size.size)
+        deadline = state.clock() + state.remaining / 3
+        columns = generate(sizes, start, known.enough_bins, deadline, state.clock)
+        of_item = np.full(tokens.size, -1, dtype=np.int64)
+        of_item[kept] = index
+        if columns.use.size and (columns.converged or known.guide is None):
+            known.guide = Guide.of(columns, of_item)
+        weights = np.where(kept, columns.bound.weights[of_item], 0)
+        source = f"column generation, tokens in units of {unit}"
+        known.raise_lower(state.task.size, WeightBound(weights, columns.bound.k, source))
 
 
 @dataclass
@@ -129,7 +141,9 @@ def _raise(problem: _Problem, deadline: float) -> tuple[Columns, int]:
         patterns = patterns + patterns_of(where, problem.index, sizes.size.size)
     while True:
         lower, count = known.lower, state.class_target(known)
-        columns = generate(sizes, patterns, count + 1, deadline, state.clock)
+        columns = generate(sizes, patterns, known.enough_bins, deadline, state.clock)
+        if columns.use.size and (columns.converged or known.guide is None):
+            known.guide = Guide.of(columns, problem.index)
         known.patterns = patterns = columns.master.patterns
         bound = columns.bound
         known.raise_lower(state.task.size, WeightBound(bound.weights[problem.index], bound.k, bound.source))

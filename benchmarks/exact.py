@@ -1,0 +1,133 @@
+"""Proof power: time to prove all three components, against the plain assignment model.
+
+Run ``python benchmarks/exact.py [--seconds 60] [--only TEXT]`` from the repository root; a second run goes
+on where the first stopped. ``ours`` has symmetry rows, counting bounds as rows and a hint from the planner
+(its time included); ``plain`` is the assignment model as it stands. Both are solved by the same solver, one
+thread, one after the other; the limit is in wall-clock seconds, what is reported in processor seconds, so
+that other work on the machine matters less. Writes ``benchmarks/results/exact.jsonl`` and prints a Markdown
+table.
+"""
+
+import argparse
+import json
+import math
+import resource
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from routepack_opt.planner import Budget, plan, warm_up  # noqa: E402
+from routepack_opt.solvers.exact import solve_exact  # noqa: E402
+from routepack_opt.solvers.oracle import refusal, solve_by_subsets  # noqa: E402
+from routepack_opt.suite.recipes import Recipe, make  # noqa: E402
+
+RESULT = ROOT / "benchmarks" / "results" / "exact.jsonl"
+SHAPES = [  # N, R, D, G, L, P
+    (12, 2, 2, 1, 4, 4),
+    (16, 2, 2, 1, 8, 4),
+    (20, 2, 2, 1, 8, 4),
+    (24, 2, 2, 1, 8, 4),
+    (32, 2, 2, 1, 8, 4),
+    (16, 2, 2, 1, 24, 8),
+    (12, 2, 2, 2, 4, 4),
+    (20, 2, 2, 2, 8, 4),
+    (12, 3, 2, 2, 4, 4),
+    (16, 3, 2, 1, 8, 4),
+    (16, 4, 2, 1, 4, 4),
+    (16, 2, 4, 2, 8, 8),
+]
+STARVED = 0.7  # share of the limit below which an unfinished solve says nothing
+WAYS = {"ours": {"symmetry": True, "cuts": True}, "plain": {"symmetry": False, "cuts": False}}
+
+
+def main():
+    """Measure what is missing and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    rows = [json.loads(line) for line in RESULT.read_text().splitlines()] if RESULT.exists() else []
+    done = {(row["instance"], row["backend"], row["way"]) for row in rows}
+    for shape in SHAPES:
+        samples, r, d, g, layers, ranks = shape
+        instance = make(
+            Recipe(samples, r, d, g, layers, ranks, "lognormal"), ROOT / "instances" / "gsm8k-moe"
+        )
+        for backend in ("cpsat", "highs"):
+            for way in WAYS:
+                if (instance.name, backend, way) in done or options.only not in instance.name:
+                    continue
+                row = measure(instance, shape, backend, way, options.seconds)
+                if row["proven"] < 3 and row["seconds"] < STARVED * options.seconds:
+                    print(f"{instance.name} {backend} {way}: the machine was busy, not kept", flush=True)
+                    continue
+                rows.append(row)
+                with RESULT.open("a") as file:
+                    file.write(json.dumps(row, sort_keys=True) + "\n")
+    table(rows)
+
+
+def measure(instance, shape, backend, way, seconds):
+    """Solve one instance one way."""
+    warm_up()
+    started, before, hint = time.perf_counter(), cpu(), None
+    if way == "ours":
+        known = {"placement": instance.placement, "rows": instance.rows, "baselines": False}
+        hint = plan(instance.problem, budget=Budget(proposals=50_000), **known).layout
+    left = seconds - (time.perf_counter() - started)
+    known = {"placement": instance.placement, "rows": instance.rows, "backend": backend, "hint": hint}
+    result = solve_exact(instance.problem, time_limit=left, **known, **WAYS[way])
+    used = cpu() - before
+    value, low = result.score, result.bound[0]
+    gap = None if value is None or not low else (value.primary - low) / low
+    row = {"instance": instance.name, "shape": shape, "backend": backend, "way": way, "limit": seconds}
+    row |= {"proven": sum(result.proven), "seconds": round(used, 3), "gap": gap, "oracle_seconds": None}
+    if way == "ours" and backend == "cpsat" and shape[0] <= 16 and refusal(instance.problem) is None:
+        started = time.perf_counter()
+        exact = solve_by_subsets(instance.problem, instance.placement, instance.rows)
+        row["oracle_seconds"] = round(time.perf_counter() - started, 3)
+        assert result.termination != "optimal" or exact.score == result.score
+    return row
+
+
+def cpu():
+    """Processor seconds of this process and of the solver processes that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def table(rows):
+    """Print one line per shape and the geometric mean of the ratios."""
+    cells = {(tuple(row["shape"]), row["backend"], row["way"]): row for row in rows}
+    print("| N, R, D, G, L, P | CP-SAT | CP-SAT plain | HiGHS | HiGHS plain | subset oracle |")
+    print("|---|---|---|---|---|---|")
+    for shape in dict.fromkeys(key[0] for key in cells):
+        texts = [text(cells.get((shape, b, w))) for b in ("cpsat", "highs") for w in WAYS]
+        oracle = (cells.get((shape, "cpsat", "ours")) or {}).get("oracle_seconds")
+        print(f"| {', '.join(map(str, shape))} | {' | '.join(texts)} | {'' if oracle is None else oracle} |")
+    for backend in ("cpsat", "highs"):
+        ratios = [
+            math.log(cells[s, backend, "plain"]["seconds"] / cells[s, backend, "ours"]["seconds"])
+            for s in dict.fromkeys(key[0] for key in cells)
+            if (s, backend, "plain") in cells and (s, backend, "ours") in cells
+        ]
+        if ratios:
+            mean = math.exp(sum(ratios) / len(ratios))
+            print(f"\n{backend}: plain / ours, geometric mean over {len(ratios)} shapes: {mean:.2f}")
+
+
+def text(row):
+    """Seconds when proven, else what is proven and the gap of the first component."""
+    if row is None:
+        return ""
+    if row["proven"] == 3:
+        return f"{row['seconds']:.1f} s"
+    gap = "no layout" if row["gap"] is None else f"{100 * row['gap']:.2f} %"
+    return f"{row['proven']} of 3, {gap}"
+
+
+if __name__ == "__main__":
+    main()

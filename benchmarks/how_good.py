@@ -1,0 +1,243 @@
+"""Write the tables of ``docs/how-good.md`` from the results files.
+
+Run ``python benchmarks/how_good.py`` from the repository root. Text between ``<!-- table NAME -->`` and
+``<!-- end -->`` is replaced; everything else stays. A table whose results file is missing says so.
+"""
+
+import json
+import math
+import re
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+RESULTS, INSTANCES, PAGE = ROOT / "benchmarks" / "results", ROOT / "instances", ROOT / "docs" / "how-good.md"
+
+from routepack_opt.bounds.score import placement_bound  # noqa: E402
+from routepack_opt.suite.gap import read_rows, summary  # noqa: E402
+from routepack_opt.suite.instances import Suite  # noqa: E402
+
+
+def main():
+    """Fill every table."""
+    text = PAGE.read_text()
+    for name, make in TABLES.items():
+        try:
+            table = make()
+        except FileNotFoundError as error:
+            table = f"*Not measured yet: `{Path(error.filename).relative_to(ROOT)}` is missing.*"
+        pattern = rf"(<!-- table {name} -->\n).*?(<!-- end -->)"
+        text = re.sub(pattern, lambda m, table=table: f"{m[1]}{table}\n{m[2]}", text, flags=re.DOTALL)
+    PAGE.write_text(text)
+
+
+def grid(head, rows):
+    """Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def lines(path):
+    """Read JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def percent(value, digits=2):
+    """Format a share."""
+    return "" if value is None else f"{100 * value:.{digits}f} %"
+
+
+def small():
+    """Composition of exact-small and who proved it."""
+    records = json.loads((INSTANCES / "exact-small" / "manifest.json").read_text())["instances"]
+    groups, proofs = defaultdict(list), Counter()
+    for record in records.values():
+        shape = record["shape"]
+        groups[shape["R"] * shape["D"], shape["G"]].append(record)
+        for proof in record["proofs"]:
+            proofs[proof["by"].split(" ")[0]] += proof["components"] == 3
+    rows = []
+    for (cells, shards), members in sorted(groups.items()):
+        sizes = [r["shape"]["N"] for r in members]
+        times = {by: [] for by in ("cpsat", "highs")}
+        for record in members:
+            for proof in record["proofs"]:
+                by = proof["by"].split(" ")[0]
+                if by in times and proof["components"] == 3:
+                    times[by].append(proof["seconds"])
+        each = [f"{len(t)} of {len(members)}, at most {max(t, default=0):.1f} s" for t in times.values()]
+        rows.append([cells, shards, len(members), f"{min(sizes)} to {max(sizes)}", *each])
+    total = f"{len(records)} instances: CP-SAT proved {proofs['cpsat']}, HiGHS {proofs['highs']}, the subset"
+    head = ["cells", "shards", "instances", "N", "proven by CP-SAT", "proven by HiGHS"]
+    return f"{total} oracle {proofs['subset']}; no two disagree.\n\n" + grid(head, rows)
+
+
+def medium():
+    """Gaps of exact-medium."""
+    records = json.loads((INSTANCES / "exact-medium" / "manifest.json").read_text())["instances"]
+    groups = defaultdict(list)
+    for record in records.values():
+        s = record["shape"]
+        groups[s["N"], s["R"], s["D"], s["G"]].append(record["best"][0] / record["bound"][0] - 1)
+    rows = [
+        [*shape, len(gaps), percent(sum(gaps) / len(gaps)), percent(max(gaps))]
+        for shape, gaps in sorted(groups.items())
+    ]
+    return grid(["N", "R", "D", "G", "instances", "mean gap to bound", "largest"], rows)
+
+
+def proof():
+    """Proof power and the ratio to the plain model."""
+    rows = lines(RESULTS / "exact.jsonl")
+    cells = {(tuple(r["shape"]), r["backend"], r["way"]): r for r in rows}
+    shapes = list(dict.fromkeys(key[0] for key in cells))
+    keys = [(b, w) for b in ("cpsat", "highs") for w in ("ours", "plain")]
+    body = []
+    for shape in shapes:
+        texts = [_proof(cells.get((shape, *key))) for key in keys]
+        oracle = (cells.get((shape, "cpsat", "ours")) or {}).get("oracle_seconds")
+        body.append([", ".join(map(str, shape)), *texts, "" if oracle is None else f"{oracle:.2f} s"])
+    ratios = []
+    for backend in ("cpsat", "highs"):
+        pairs = [(cells.get((s, backend, "plain")), cells.get((s, backend, "ours"))) for s in shapes]
+        logs = [math.log(a["seconds"] / b["seconds"]) for a, b in pairs if a and b and b["proven"] == 3]
+        if logs:
+            ratios.append(f"{backend} {math.exp(sum(logs) / len(logs)):.2f} ({len(logs)} shapes)")
+    head = [
+        "N, R, D, G, L, P",
+        "CP-SAT",
+        "CP-SAT, plain model",
+        "HiGHS",
+        "HiGHS, plain model",
+        "subset oracle",
+    ]
+    note = "Plain over ours in processor time, geometric mean over the shapes that ours proves: "
+    return grid(head, body) + f"\n\n{note}{'; '.join(ratios)}."
+
+
+def _proof(row):
+    if row is None:
+        return ""
+    if row["proven"] == 3:
+        return f"{row['seconds']:.1f} s"
+    return f"{row['proven']} of 3" + ("" if row["gap"] is None else f", {percent(row['gap'])}")
+
+
+def gap():
+    """Gap run on exact-small."""
+    rows = list(_existing(RESULTS / "gap-exact-small.jsonl"))
+    facts = []
+    for name in dict.fromkeys(row.method for row in rows):
+        s = summary([row for row in rows if row.method == name])
+        missed = ", ".join(f"{count} {c}" for c, count in s["missed"].items())
+        share = f"{s['reached']} of {s['runs']} ({percent(s['reached_share'], 1)})"
+        facts.append(
+            [name, s["instances"], share, missed, percent(s["mean_gap"], 4), percent(s["largest_gap"])]
+        )
+    head = [
+        "method",
+        "instances",
+        "runs at the proven optimum",
+        "missed component",
+        "mean gap",
+        "largest gap",
+    ]
+    return grid(head, facts)
+
+
+def _existing(path):
+    path.stat()  # raises FileNotFoundError
+    return read_rows(path)
+
+
+def placement():
+    """Busiest ranks of real loads."""
+    groups = defaultdict(list)
+    for row in lines(INSTANCES / "placement" / "results.jsonl"):
+        groups[row["experts"], row["ranks"]].append(row)
+    body = []
+    for (experts, ranks), rows in sorted(groups.items()):
+        mean = {m: sum(r[m] / r["bound"] - 1 for r in rows) / len(rows) for m in ("lpt", "refined", "best")}
+        proven = sum(r["optimal"] for r in rows)
+        refined = sum(r["refined"] == r["best"] for r in rows)
+        body.append(
+            [
+                experts,
+                ranks,
+                len(rows),
+                *(percent(v, 3) for v in mean.values()),
+                proven,
+                f"{refined} of {len(rows)}",
+            ]
+        )
+    head = ["E", "P", "loads", "LPT over bound", "refined over bound", "best over bound", "proven optimal"]
+    return grid([*head, "refined is the best known"], body)
+
+
+def calibration():
+    """Compare recorded and generated statistics."""
+    data = json.loads((RESULTS / "calibration.json").read_text())
+    names = list(next(iter(data.values())))
+    body = [
+        [
+            which,
+            *(f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}" for low, high in stats.values()),
+        ]
+        for which, stats in data.items()
+    ]
+    return grid(["windows", *(f"`{name}`" for name in names)], body)
+
+
+def hierarchy():
+    """Loss of the hierarchical order."""
+    rows = json.loads((RESULTS / "hierarchy.json").read_text())
+    losses = sorted(row["loss"] for row in rows if row["proven"])
+    none = sum(loss == 0 for loss in losses)
+    return (
+        f"{len(losses)} of {len(rows)} tiny problems closed. In {none} of them the hierarchical order loses"
+        f" nothing; the mean loss is {percent(sum(losses) / len(losses))}, the largest {percent(losses[-1])}."
+    )
+
+
+def production():
+    """Gaps at production size by budget."""
+    cells = {(r["window"], r["shards"], r["times"]): r for r in lines(RESULTS / "production.jsonl")}
+    times = sorted({key[2] for key in cells})
+    body = []
+    for window, shards in dict.fromkeys(key[:2] for key in cells):
+        rows = [cells.get((window, shards, t)) for t in times]
+        last = next(r for r in reversed(rows) if r)
+        gaps = ["" if r is None else percent(r["gap"], 3) for r in rows]
+        body.append([window, shards, last["rows"], *gaps, percent(last["gap_any"], 3)])
+    heads = [f"gap at {t} x budget" for t in times]
+    return grid(["window", "G", "R", *heads, "gap over all placements"], body)
+
+
+def bound():
+    """Distance of the counting bound from proven optima, by items in a row-shard."""
+    groups = defaultdict(list)
+    for instance, record in Suite(INSTANCES / "exact-small"):
+        demand = instance.placement.demand(instance.problem.item_counts)
+        low = placement_bound(instance.problem, instance.rows, demand).primary
+        shape = record.shape
+        crowd = shape["M"] / (shape["R"] * shape["G"])
+        group = next(name for most, name in _CROWDS if crowd <= most)
+        groups[group].append(record.best[0] / low - 1)
+    body = [
+        [name, len(groups[name]), percent(sum(groups[name]) / len(groups[name])), percent(max(groups[name]))]
+        for _, name in _CROWDS
+        if groups[name]
+    ]
+    return grid(["items per row-shard", "instances", "mean distance", "largest"], body)
+
+
+_CROWDS = ((3, "up to 3"), (5, "4 to 5"), (8, "6 to 8"), (12, "9 to 12"), (10**9, "more than 12"))
+
+TABLES = {
+    f.__name__: f for f in (small, medium, proof, gap, placement, calibration, hierarchy, production, bound)
+}
+
+if __name__ == "__main__":
+    main()

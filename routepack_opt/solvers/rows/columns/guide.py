@@ -1,0 +1,62 @@
+"""A start for annealing from the pattern LP: its whole parts laid out, the rest to the least loaded bins.
+
+Guarantees: every item has a bin below the count; the capacity may be overrun (patterns may come from coarse
+tokens), which is what annealing then removes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+
+from routepack_opt.solvers.rows.columns.generate import Columns
+from routepack_opt.solvers.rows.instance import ClassBins, IntArray
+
+
+@dataclass(frozen=True)
+class Guide:
+    """Whole parts of an LP solution.
+
+    Attributes
+    ----------
+    patterns : list of int64[sizes]
+        Each as often as the LP uses it, rounded down.
+    index : int64[m]
+        Size of every shared item; -1 for items too small to count.
+    """
+
+    patterns: list[IntArray]
+    index: IntArray
+
+    @classmethod
+    def of(cls, columns: Columns, index: IntArray) -> Guide:
+        """Round the last solution of column generation down."""
+        whole = np.floor(columns.use + 1e-6).astype(np.int64)
+        order = np.argsort(-whole, kind="stable")
+        chosen = [columns.master.patterns[p] for p in order for _ in range(int(whole[p]))]
+        return cls(chosen, index)
+
+    def start(self, bins: ClassBins, count: int) -> IntArray | None:
+        """Give a bin below ``count`` to every item; None when the patterns alone are more bins."""
+        if count < max(1, len(self.patterns)):
+            return None
+        where = np.full(bins.items.size, -1, dtype=np.int64)
+        load = np.zeros(count, dtype=np.int64)
+        stacks = [
+            np.flatnonzero(self.index == j)[::-1].tolist() for j in range(int(self.index.max(initial=-1)) + 1)
+        ]
+        for number, pattern in enumerate(self.patterns):
+            for j in np.flatnonzero(pattern):
+                for _ in range(min(int(pattern[j]), len(stacks[j]))):
+                    item = stacks[j].pop()
+                    where[item] = number
+                    load[number] += bins.tokens[item]
+        heap = [(int(tokens), number) for number, tokens in enumerate(load)]
+        heapq.heapify(heap)
+        for item in np.flatnonzero(where < 0):  # decreasing tokens
+            tokens, number = heapq.heappop(heap)
+            where[item] = number
+            heapq.heappush(heap, (tokens + int(bins.tokens[item]), number))
+        return where
