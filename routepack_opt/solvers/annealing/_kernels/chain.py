@@ -6,7 +6,7 @@ give equal states, whatever else runs.
 
 from typing import Any
 
-from routepack_opt.solvers.annealing._kernels.compile import kernel
+from routepack_opt.solvers.annealing._kernels.compile import inlined, kernel
 from routepack_opt.solvers.annealing._kernels.moves import PRIMARY, ROW_PEAK, TOTAL, allowed, apply, evaluate
 from routepack_opt.solvers.annealing._kernels.proposals import propose
 from routepack_opt.solvers.annealing._kernels.random import LARGEST, exponential
@@ -16,7 +16,7 @@ from routepack_opt.solvers.annealing._kernels.state import Instance, State
 EVALUATED, ACCEPTED = 0, 1
 
 
-@kernel
+@inlined
 def energy_of(inst: Instance, score: Any) -> float:
     """Eq. 16: s0 + 1e-6 s1 + 1e-9 s2 in unscaled units, of the first three numbers of `score`."""
     return (float(score[PRIMARY]) + 1e-6 * float(score[TOTAL]) + 1e-9 * float(score[ROW_PEAK])) / float(
@@ -24,7 +24,7 @@ def energy_of(inst: Instance, score: Any) -> float:
     )
 
 
-@kernel
+@inlined
 def lower(a: Any, b: Any) -> bool:
     """Say whether score a is lexicographically below score b."""
     for k in range(3):

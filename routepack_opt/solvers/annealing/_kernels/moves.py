@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from routepack_opt.solvers.annealing._kernels.compile import kernel
+from routepack_opt.solvers.annealing._kernels.compile import inlined
 from routepack_opt.solvers.annealing._kernels.peaks import exchanged_peaks
 from routepack_opt.solvers.annealing._kernels.state import (
     Instance,
@@ -22,14 +22,14 @@ from routepack_opt.solvers.annealing._kernels.state import (
 PRIMARY, TOTAL, ROW_PEAK, ATTENTION_A, PEAKS_A, ATTENTION_B, PEAKS_B = range(7)
 
 
-@kernel
+@inlined
 def block_of(inst: Instance, cell: int) -> Any:
     """Return the row-shard of a cell."""
     slots = inst.shard_of_slot.size
     return cell // slots * (inst.shard_start.size - 1) + inst.shard_of_slot[cell % slots]
 
 
-@kernel
+@inlined
 def total_of(values: Any, picked: Any, count: int) -> Any:
     """Sum `values` over the first `count` picked items."""
     total = np.int64(0)
@@ -38,7 +38,7 @@ def total_of(values: Any, picked: Any, count: int) -> Any:
     return total
 
 
-@kernel
+@inlined
 def allowed(inst: Instance, state: State, a: int, b: int, count_a: int, count_b: int) -> bool:
     """Say whether the exchange of the picked items keeps every rule."""
     if a == b or (count_a == 0 and count_b == 0):
@@ -64,7 +64,7 @@ def allowed(inst: Instance, state: State, a: int, b: int, count_a: int, count_b:
     return state.tokens[a] + shift <= inst.cap and state.tokens[b] - shift <= inst.cap
 
 
-@kernel
+@inlined
 def evaluate(inst: Instance, state: State, a: int, b: int, count_a: int, count_b: int) -> None:
     """Fill `state.trial` with the score and the terms after the exchange."""
     tokens = total_of(inst.tokens, state.picked[1], count_b) - total_of(inst.tokens, state.picked[0], count_a)
@@ -98,7 +98,7 @@ def evaluate(inst: Instance, state: State, a: int, b: int, count_a: int, count_b
     fold(inst, state, block_a, block_b)
 
 
-@kernel
+@inlined
 def gather(inst: Instance, state: State, side: int, count: int) -> None:
     """Sum the demand of the picked items of one side into `state.moved`."""
     state.moved[side] = 0
@@ -106,7 +106,7 @@ def gather(inst: Instance, state: State, side: int, count: int) -> None:
         add_demand(state.moved[side], inst.demand[state.picked[side, k]])
 
 
-@kernel
+@inlined
 def fold(inst: Instance, state: State, block_a: int, block_b: int) -> None:
     """Compute the three score components from the trial terms of two blocks."""
     trial = state.trial
@@ -132,7 +132,7 @@ def fold(inst: Instance, state: State, block_a: int, block_b: int) -> None:
     trial[PRIMARY], trial[TOTAL], trial[ROW_PEAK] = primary, state.score[1] + change_a + change_b, peak
 
 
-@kernel
+@inlined
 def apply(inst: Instance, state: State, a: int, b: int, count_a: int, count_b: int) -> None:
     """Make the exchange that `evaluate` was called for."""
     trial = state.trial
@@ -157,7 +157,7 @@ def apply(inst: Instance, state: State, a: int, b: int, count_a: int, count_b: i
     find_top(state)
 
 
-@kernel
+@inlined
 def set_block(inst: Instance, state: State, block: int, attention: int, peaks: int, shards: int) -> None:
     """Store the terms of a block and keep its shard's sum."""
     joint = attention + inst.unit * peaks
@@ -165,7 +165,7 @@ def set_block(inst: Instance, state: State, block: int, attention: int, peaks: i
     state.attention[block], state.peaks[block], state.joint[block] = attention, peaks, joint
 
 
-@kernel
+@inlined
 def shift_demand(routed: Any, source: int, target: int, demand: Any) -> None:
     """Move the demand of one item from one block to another."""
     for b in range(demand.shape[0]):
@@ -175,7 +175,7 @@ def shift_demand(routed: Any, source: int, target: int, demand: Any) -> None:
                 routed[target, b, p, k] += demand[b, p, k]
 
 
-@kernel
+@inlined
 def detach(inst: Instance, state: State, item: int) -> None:
     """Take an item out of its cell; the cell's last item fills the hole."""
     c = state.cell[item]
@@ -188,7 +188,7 @@ def detach(inst: Instance, state: State, item: int) -> None:
     state.samples[c] -= inst.samples[item]
 
 
-@kernel
+@inlined
 def attach(inst: Instance, state: State, item: int, c: int) -> None:
     """Put a detached item into a cell."""
     state.cell[item] = c

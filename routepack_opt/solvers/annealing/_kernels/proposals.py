@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from routepack_opt.solvers.annealing._kernels.compile import kernel
+from routepack_opt.solvers.annealing._kernels.compile import inlined, kernel
 from routepack_opt.solvers.annealing._kernels.random import below, unit
 from routepack_opt.solvers.annealing._kernels.state import Instance, State
 
@@ -16,7 +16,7 @@ from routepack_opt.solvers.annealing._kernels.state import Instance, State
 NEAR, ANY, MOVE, PAIR, CELLS, REACH, GUIDED = range(7)
 
 
-@kernel
+@inlined
 def propose(inst: Instance, state: State, mix: Any) -> tuple[int, int, int, int]:
     """Draw a step into `state.picked`.
 
@@ -50,7 +50,7 @@ def propose(inst: Instance, state: State, mix: Any) -> tuple[int, int, int, int]
     return a, b, state.size[a], state.size[b]
 
 
-@kernel
+@inlined
 def neighbour(inst: Instance, state: State, item: int, reach: int) -> int:
     """Draw an item at most `reach` places away in the order of lengths; -1 beyond its ends."""
     place = inst.rank_of[item] + below(state.rng, 2 * reach) - reach
@@ -90,7 +90,7 @@ def light_cell(inst: Instance, state: State) -> int:
     return cell_of_block(inst, state, second if state.joint[second] < state.joint[first] else first)
 
 
-@kernel
+@inlined
 def cell_of_block(inst: Instance, state: State, block: int) -> int:
     """Draw a cell of a row-shard."""
     shards = inst.shard_start.size - 1
@@ -98,7 +98,7 @@ def cell_of_block(inst: Instance, state: State, block: int) -> int:
     return block // shards * inst.shard_of_slot.size + start + below(state.rng, stop - start)
 
 
-@kernel
+@inlined
 def pick_cell(state: State, side: int, cell: int) -> None:
     """Pick all items of a cell."""
     for k in range(state.size[cell]):

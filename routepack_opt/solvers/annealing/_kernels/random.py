@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from routepack_opt.solvers.annealing._kernels.compile import kernel
+from routepack_opt.solvers.annealing._kernels.compile import inlined
 
 _FIVE, _NINE = np.uint64(5), np.uint64(9)
 _S7, _S17, _S19, _S45, _S57 = (np.uint64(k) for k in (7, 17, 19, 45, 57))
@@ -16,7 +16,7 @@ _LN2 = 0.6931471805599453
 LARGEST = 38.0  # above -ln of the smallest draw
 
 
-@kernel
+@inlined
 def next_word(rng: Any) -> Any:
     """Advance the generator and return 64 random bits."""
     product = rng[1] * _FIVE
@@ -31,13 +31,13 @@ def next_word(rng: Any) -> Any:
     return result
 
 
-@kernel
+@inlined
 def below(rng: Any, limit: int) -> Any:
     """Return a whole number in [0, limit), limit < 2^31."""
     return np.int64(((next_word(rng) >> _S32) * np.uint64(limit)) >> _S32)
 
 
-@kernel
+@inlined
 def unit(rng: Any) -> float:
     """Return a number strictly between 0 and 1, an odd multiple of 2^-53.
 
@@ -46,7 +46,7 @@ def unit(rng: Any) -> float:
     return (np.float64(np.int64(next_word(rng) >> _S12)) + 0.5) * 2.220446049250313e-16
 
 
-@kernel
+@inlined
 def exponential(rng: Any) -> float:
     """Return -ln(u) for u uniform in (0, 1): a move is accepted when Delta / T is below it (Algorithm 3).
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from routepack_opt.solvers.annealing._kernels.compile import kernel
+from routepack_opt.solvers.annealing._kernels.compile import inlined, kernel
 
 
 class Instance(NamedTuple):
@@ -87,7 +87,7 @@ def rebuild(inst: Instance, state: State) -> None:
         state.score[1] += total
 
 
-@kernel
+@inlined
 def add_demand(loads: Any, demand: Any) -> None:
     """Add the demand of one item to the loads of one block."""
     for b in range(loads.shape[0]):
@@ -109,7 +109,7 @@ def peak_sum(loads: Any) -> Any:
     return total
 
 
-@kernel
+@inlined
 def attention_after(
     inst: Instance,
     state: State,
@@ -139,7 +139,7 @@ def attention_after(
     return total
 
 
-@kernel
+@inlined
 def find_top(state: State) -> None:
     """Find the three blocks of largest joint work, ties by lowest index."""
     state.top[:] = -1
