@@ -6,6 +6,7 @@ is left, but for a thread that is stuck in foreign code.
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -129,6 +130,14 @@ class ProcessWorker:
             if stream is not None:
                 with suppress(OSError):  # what was still to be written is lost with the process
                     stream.close()
+
+    def let_go(self) -> None:
+        """Drop a forked child's ends of the pipes, so that the process still ends with its real parent."""
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                os.dup2(null, stream.fileno())
+        os.close(null)
 
     def _send(self, message: tuple[Any, ...]) -> None:
         assert self.process.stdin is not None
