@@ -13,7 +13,7 @@ from routepack_opt.solvers.rows.state import ClassState, RowState
 CHEAP_PROPOSALS = 150_000
 PROPOSALS_PER_SECOND = 8_000_000
 SHORT_ROUNDS = 3
-LARGEST_SHORT = 2048  # items up to which a short round can succeed
+LARGEST_SHORT = 2048  # items
 
 
 def cheap_anneal(state: RowState) -> None:
@@ -22,15 +22,21 @@ def cheap_anneal(state: RowState) -> None:
 
 
 def short_anneal(state: RowState) -> None:
-    """Restart a few rounds, each longer: most windows that can be packed are, by one of them."""
-    if state.annealed_at == state.lower:
+    """Restart a few rounds, each longer: most windows that can be packed are, by one of them.
+
+    A huge window has one round, and only where a row or two are open: it takes its time.
+    """
+    size = sum(c.bins.items.size for c in state.classes)
+    huge = size > LARGEST_SHORT
+    wide = state.upper is None or state.upper > state.lower + 2 * state.task.row_multiple
+    if state.annealed_at == state.lower or (huge and wide):
         return
     state.annealed_at = state.lower
-    for seed in range(2, 2 + SHORT_ROUNDS):
-        if state.closed or sum(c.bins.items.size for c in state.classes) > LARGEST_SHORT:
+    for seed in range(2, 3 if huge else 2 + SHORT_ROUNDS):
+        if state.closed:
             return
-        proposals = _affordable(state, seed * seed * CHEAP_PROPOSALS // 2, state.remaining / 8)
-        _round(state, proposals, seed, tries=8 if seed == 2 else 1)
+        proposals = 500 * size if huge else seed * seed * CHEAP_PROPOSALS // 2
+        _round(state, _affordable(state, proposals, state.remaining / 8), seed, tries=8 if seed == 2 else 1)
 
 
 def guided_anneal(state: RowState) -> None:
