@@ -65,7 +65,7 @@ def cases(draw):
 
 
 def _with_oversize(problem, layout):
-    """Lower the capacity until the longest sample that has a cell of its own is over it, where that can be."""
+    """Lower the capacity until the longest sample with a cell of its own is over it, if it can be."""
     cells = [cell for row in layout.cells for cell in row]
     fill = {cell: int(problem.aligned[list(cell)].sum()) for cell in cells}
     single = max((cell for cell in cells if len(cell) == 1), key=fill.get, default=None)

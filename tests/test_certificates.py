@@ -136,6 +136,18 @@ def test_enumeration_is_repeated():
         verify(replace_bound(found, k=bound.k - 1), problem, rerun=True)
 
 
+def test_branch_and_price_is_repeated():
+    problem = row_problem(NON_IRUP, capacity=132)
+    details = {"model": "branch and price", "solver": "routepack_opt", "bins": 2, "nodes": 1}
+    bound = RowBound(3, "solver-claim", "branch and price", 0, details=details)
+    found = dataclasses.replace(certify_rows(problem), bounds=(bound,))
+    assert check(found, problem).trusted
+    assert not verify(found, problem, rerun=True).trusted
+    for change in ({"bins": 3}, {"bins": 1}):
+        with pytest.raises(CheckError):
+            verify(replace_bound(found, details={**details, **change}), problem, rerun=True)
+
+
 def test_trust_is_named_and_rerun_removes_it():
     problem, found = claim_case()
     assert check(found, problem).trusted

@@ -12,6 +12,9 @@ PAGES = [
     "README.md",
     "docs/start/trainer.md",
     "docs/start/optimization.md",
+    "docs/howto/embed.md",
+    "docs/semantics.md",
+    "docs/reference/metrics.md",
     "docs/placement.md",
     "docs/costs.md",
 ]

@@ -18,7 +18,9 @@ from routepack_opt.layout import Layout
 from routepack_opt.model import MoEModel
 from routepack_opt.placement import Placement
 from routepack_opt.planner import Planner, PlannerConfig, plan
+from routepack_opt.planner.config import SearchConfig
 from routepack_opt.planner.jobs import JobClock
+from routepack_opt.planner.reserve import Reserve
 from routepack_opt.planner.workers import ProcessWorker, ThreadWorker, WorkerDiedError
 from routepack_opt.solvers.annealing.parameters import Budget
 from routepack_opt.window import Window, read_replay
@@ -169,9 +171,9 @@ def test_a_hurried_search_returns_the_best_it_has():
     now = [0.0]
     clock = JobClock(lambda: now[0], 10.0)
     clock.keep(1.0)
-    assert (clock.left, clock.wait) == (9.0, 10.0)
+    assert (clock.left, clock.wait) == (9.0, 9.99)
     clock.hurry(2.0)
-    assert (clock.left, clock.wait, clock()) == (2.0, 10.0, 7.0)
+    assert (clock.left, clock.wait, clock()) == (2.0, 9.99, 7.0)
     clock.hurry(5.0)
     assert clock.left == 2.0
     clock.cancel()
@@ -187,7 +189,7 @@ def test_a_solver_that_raises_costs_the_plan_not_the_step(caplog):
     with planner, caplog.at_level(logging.WARNING, "routepack_opt"):
         first, second = planner.plan(window(), own=OWN), planner.plan(window())
     assert (first.rung, first.reason) == ("own", "ZeroDivisionError: inside a solver")
-    assert first.score is not None
+    assert first.feasible
     assert (second.rung, second.layout) == ("none", None)
     assert len(caplog.records) == 1
     assert "ZeroDivisionError" in caplog.text
@@ -392,3 +394,38 @@ print(sorted(t.name for t in threading.enumerate()))
 """
     found = run(body)
     assert (found.returncode, found.stdout) == (0, "['MainThread']\n"), found.stderr
+
+
+def test_a_forked_child_leaves_its_parents_process_alone():
+    body = """
+planner = Planner(config(worker="process"), warm_up=False)
+planner.submit(window()).placement()
+process = planner._worker.process
+child = os.fork()
+if child == 0:
+    assert planner._worker is None
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert planner.plan(window()).rung == "annealed"
+assert planner._worker.process is process
+print("well")
+"""
+    found = run(body)
+    assert (found.returncode, found.stdout) == (0, "well\n"), found.stderr
+
+
+def test_the_reserve_grows_with_late_plans_and_shrinks_again():
+    reserve = Reserve(SearchConfig(deadline=1.0, margin=0.05))
+    assert reserve.seconds == 0.05
+    reserve.ended(0.2)
+    assert reserve.seconds == 0.05
+    reserve.ended(-0.1)
+    assert reserve.seconds == pytest.approx(0.15)
+    reserve.missed()
+    assert reserve.seconds == pytest.approx(0.3)
+    for _ in range(5):
+        reserve.missed()
+    assert reserve.seconds == 0.5
+    for _ in range(200):
+        reserve.ended(0.0)
+    assert reserve.seconds == 0.05

@@ -291,6 +291,7 @@ NAMES = {
     "joint", "attention", "ep_peak_sum", "ep_tail_peak", "ep_balance_efficiency", "cv_global",
     "joint_over_baseline", "rows", "rows_lower_bound", "rows_certified", "gap", "gap_any", "rung", "feasible",
     "seconds", "experts_moved", "bytes_moved", "proposals", "token_fill",
+    "predicted",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Population annealing: reproducible on any executor, never worse than its seeds, on time, and a true chain."""
+"""Population annealing: reproducible on any executor, never worse than its seeds, on time, a true chain."""
 
 import math
 import pickle
@@ -14,7 +14,7 @@ from routepack_opt.layout import Layout
 from routepack_opt.placement import Placement
 from routepack_opt.problem import AttentionStage, Problem, Topology
 from routepack_opt.solvers.annealing._kernels.chain import run_chain
-from routepack_opt.solvers.annealing.members import SLICE, Step
+from routepack_opt.solvers.annealing.members import SLICE, Member, Step
 from routepack_opt.solvers.annealing.parameters import AnnealingParameters, Mix
 from routepack_opt.solvers.annealing.population import SerialExecutor, anneal
 from routepack_opt.solvers.annealing.threads import ThreadExecutor
@@ -126,6 +126,28 @@ def test_the_result_is_the_best_state_seen_whatever_resampling_does(started, tem
     assert incumbents[-1] == found.score
 
 
+class Watching(SerialExecutor):
+    """Notes the best score of every member after every level."""
+
+    def __init__(self):
+        self.seen = []
+
+    def map(self, step, members):
+        done = super().map(step, members)
+        self.seen += [tuple(member.best_score.tolist()) for member in done]
+        return done
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2])
+def test_no_members_best_state_is_forgotten(started, turn):
+    problem, demand, seeds = started
+    turned, watch = [*seeds[turn:], *seeds[:turn]], Watching()
+    found = anneal(problem, demand, turned, 2, seed=turn, parameters=SMALL, proposals=90, executor=watch)
+    assert found.score == min(watch.seen + [score_at(problem, cells) for cells in seeds])
+    idle = anneal(problem, demand, turned, 2, parameters=SMALL, proposals=0)
+    assert idle.score == min(score_at(problem, cells) for cells in seeds)
+
+
 def test_a_walk_that_never_improves_returns_its_best_seed(started):
     problem, demand, seeds = started
     good = anneal(problem, demand, seeds, 2, parameters=SMALL, proposals=60_000).cell_of_item
@@ -185,10 +207,8 @@ def test_a_deadline_that_has_passed_returns_the_best_seed(started):
 
 
 def test_a_member_looks_at_the_clock_once_per_slice(started):
-    problem, demand, seeds = started
+    problem, _, seeds = started
     case = case_of(problem, Placement.identity(3, 8, 4), Layout.from_items(problem, seeds[0], 2))
-    from routepack_opt.solvers.annealing.members import Member
-
     looks = iter([False, False, True])
     step = Step(case.instance, SMALL.mix.thresholds(), 1e-3, 10 * SLICE, lambda: next(looks))
     member = step(Member(case.state, case.state.cell.copy(), case.state.score.copy()))
@@ -217,7 +237,7 @@ def proposals_from(state, mix):
         others = [k for k in held[a] if k != i]
         for j in (i - 1, i + 1):  # neighbours in the order of lengths, reach 1
             yield near / 8, {i: state[j], j: a} if 0 <= j < 4 and state[j] != a else {}
-        for b, j in ((b, j) for b in (0, 1) for j in held[b]):
+        for b, j in [(cell, k) for cell in (0, 1) for k in held[cell]]:
             p = 1 / 8 / len(held[b])
             yield p * swap, {i: b, j: a} if a != b else {}
             yield p * move, {i: b} if a != b and others else {}

@@ -20,6 +20,7 @@ from routepack_opt.solvers.rows.columns.branch import BranchAndPrice
 from routepack_opt.solvers.rows.columns.dive import dive
 from routepack_opt.solvers.rows.columns.enumeration import enumerate_within, solve_cover
 from routepack_opt.solvers.rows.columns.generate import generate, items_of
+from routepack_opt.solvers.rows.columns.guide import Guide
 from routepack_opt.solvers.rows.columns.master import Sizes
 from routepack_opt.solvers.rows.heuristics import (
     best_fit_decreasing,
@@ -85,6 +86,19 @@ def test_every_exact_method_finds_the_optimum(case):
                 assert len(patterns) <= count
                 assert all(int(sizes.size @ p) <= cap for p in patterns)
                 assert items_of(patterns, index) is not None
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases)
+def test_a_guide_places_every_item(case):
+    cap, lengths = case
+    (bins,) = RowTask.from_problem(row_problem(lengths, capacity=cap)).classes
+    sizes, index = Sizes.of(bins.tokens, bins.cap)
+    guide = Guide.of(generate(sizes, [], 10**9, time.monotonic() + 60), index)
+    for count in (1, len(guide.patterns), len(lengths)):
+        where = guide.start(bins, count)
+        assert (where is None) == (count < max(1, len(guide.patterns)))
+        assert where is None or (where.min() >= 0 and where.max() < count)
 
 
 def test_forced_rows():

@@ -38,6 +38,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "seconds": plan.provenance.get("seconds"),
         "proposals": plan.provenance.get("proposals"),
         "moves": plan.provenance.get("moves"),
+        "stages": list(plan.snapshot.stages) if plan.snapshot is not None else [],
         "hash": plan.hash,
         "metrics": dict(plan.snapshot.table) if plan.snapshot is not None else {},
         "notes": list(plan.snapshot.notes) if plan.snapshot is not None else [],
@@ -71,6 +72,8 @@ def print_plan(plan: Plan, warm: float | None = None, output: Path | None = None
     out.print(_rows_line(plan))
     if shot is not None:
         out.print(f"cells {percent(shot.fill, 1)} full, {_moves_line(plan)}")
+        if shot.stages:
+            out.print(f"attention stages (name:alpha:beta) {', '.join(shot.stages)}")
         order = [key for key in _NAMES if key in shot.table]
         rows = [[_NAMES[key], *_table_row(shot.table[key])] for key in order]
         out.print()

@@ -14,7 +14,6 @@ from routepack_opt.placement import Placement
 from routepack_opt.planner.request import OwnLayout
 from routepack_opt.plans import Plan
 from routepack_opt.problem import Problem
-from routepack_opt.scoring import Score, loads_of, score_of
 
 UNCHECKED = "unchecked"  # broken rule of an own layout whose window could not be read
 
@@ -25,7 +24,6 @@ def fall_back(
     placement: Placement,
     problem: Problem | None = None,
     own: OwnLayout | None = None,
-    scored: bool = False,
 ) -> Plan:
     """Build the plan of the rungs ``own`` and ``none``.
 
@@ -39,13 +37,12 @@ def fall_back(
         Left out when the window itself cannot be used; an own layout is then unchecked.
     own : Layout or nested sequence, optional
         The trainer's own layout.
-    scored : bool, default False
-        Also score it; left out when it is late already.
 
     Returns
     -------
     Plan
-        ``feasible`` is False when the own layout breaks a rule or could not be checked.
+        Without a score, which would take time that is not there; ``feasible`` is False when the own layout
+        breaks a rule or could not be checked.
     """
     provenance = _provenance(problem)
     layout, trouble = _read(own, problem)
@@ -54,17 +51,14 @@ def fall_back(
         text = reason if trouble is None else f"{reason}; the own layout cannot be read: {trouble}"
         return Plan(None, placement, rows, None, None, None, "none", text, provenance=provenance)
     broken: str | None = UNCHECKED
-    score: Score | None = None
     if problem is not None:
         found = layout.broken_rule(problem)
         broken = found[0] if found is not None else None
-        if broken is None and scored:
-            score = score_of(problem, loads_of(problem, placement.demand(problem.item_counts), layout))
     return Plan(
         layout,
         placement,
         _certificate(layout, problem if broken is None else None),
-        score,
+        None,
         None,
         None,
         "own",

@@ -38,6 +38,7 @@ class Ticket:
     worker: Worker
     future: PlanFuture = field(init=False)
     problem: Problem | None = None
+    ready: Plan | None = None  # the fallback
     thread: threading.Thread = field(init=False)
 
 

@@ -24,6 +24,9 @@ from routepack_opt.solvers.annealing.population import Executor
 Report = Callable[[Placement], object]
 
 
+_HANDOVER, _LONGEST_HANDOVER = 0.02, 0.01  # part of the deadline, and seconds, for waking the caller
+
+
 class CancelledError(RoutePackError):
     """Nobody waits for the job any more."""
 
@@ -42,6 +45,7 @@ class JobClock:
     def __init__(self, clock: Callable[[], float], deadline: float | None) -> None:
         self._clock, self._ahead, self._cancelled = clock, 0.0, False
         self._limit = None if deadline is None else clock() + deadline
+        self._handover = min(_HANDOVER * (deadline or 0.0), _LONGEST_HANDOVER)
         self._reserve = 0.0
 
     def __call__(self) -> float:
@@ -58,8 +62,8 @@ class JobClock:
 
     @property
     def wait(self) -> float | None:
-        """Seconds that a caller waits at most; None without a deadline."""
-        return None if self._limit is None else self._limit - self._clock()
+        """Seconds a caller waits at most, to have the fallback in time; None without a deadline."""
+        return None if self._limit is None else self._limit - self._handover - self._clock()
 
     @property
     def left(self) -> float | None:

@@ -15,17 +15,20 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from routepack_opt.errors import InputError, NoLayoutError
 from routepack_opt.placement import Placement
+from routepack_opt.planner.agreement import Gather, agree
 from routepack_opt.planner.config import PlannerConfig
 from routepack_opt.planner.fallback import fall_back, no_plan
 from routepack_opt.planner.future import PlanFuture
 from routepack_opt.planner.intake import Previous, Source, Ticket, check, shape_of, shape_wanted
 from routepack_opt.planner.jobs import CancelledError, Job, JobClock
 from routepack_opt.planner.request import OwnLayout
+from routepack_opt.planner.reserve import Reserve
 from routepack_opt.planner.warmup import warm_up as warm_up_kernels
 from routepack_opt.planner.workers import ProcessWorker, Worker, start_worker
 from routepack_opt.plans import Plan
@@ -69,26 +72,38 @@ class Planner:
     ) -> None:
         self.config = config if isinstance(config, PlannerConfig) else PlannerConfig.from_dict(config)
         self._clock, self._start = clock, start
-        self._last = no_plan(placement) if placement is not None else None
+        self._last = self._agreed = no_plan(placement) if placement is not None else None
         self.rungs: Counter[str] = Counter()
+        self._reserve = Reserve(self.config.search)
         self._open = True
-        self.renew()
+        self._renew()
         if warm_up:
             self._warm_up()
         _planners.add(self)
 
     def _warm_up(self) -> None:
-        worker = self._worker
+        worker = self._started()
         if isinstance(worker, ProcessWorker):
             worker.wait_ready()
         else:
             warm_up_kernels()
 
-    def renew(self) -> None:
-        """Start afresh with a new worker, as after a fork: locks of the old one are left alone."""
-        self._lock, self._turn = threading.Lock(), threading.Lock()
+    def _renew(self) -> None:
+        """Forget the worker and its windows; locks that a lost thread may hold are left alone."""
+        self._turn = threading.Lock()
         self._tickets: list[Ticket] = []
-        self._worker = self._start(self.config.search) if self._open else None
+        self._worker: Worker | None = None
+
+    def _started(self) -> Worker:
+        if self._worker is None:
+            self._worker = self._start(self.config.search)
+        return self._worker
+
+    def forked(self) -> None:
+        """Start afresh in a forked child: its threads are gone, and the process is its parent's."""
+        if isinstance(self._worker, ProcessWorker):
+            self._worker.let_go()
+        self._renew()
 
     def plan(
         self,
@@ -134,11 +149,10 @@ class Planner:
             raise InputError("an open planner", "a closed one", "Planner")
         check(window, own, previous, window_rules)
         self._abandon_stuck()
-        worker = self._worker
-        assert worker is not None
-        deadline, margin = self.config.search.deadline, self.config.search.margin
-        clock = JobClock(self._clock, deadline)
-        clock.keep((deadline or 0.0) * margin)
+        worker = self._started()
+        margin = self.config.search.margin
+        clock = JobClock(self._clock, self.config.search.deadline)
+        clock.keep(self._reserve.seconds)
         ticket = Ticket(window, own, previous, window_rules, clock, worker)
         ticket.future = PlanFuture(
             clock, margin, lambda s: self._hurry(ticket, s), lambda: self._late(ticket)
@@ -157,9 +171,27 @@ class Planner:
         """Return what a step runs without a plan: `own`, or nothing, under the present placement."""
         return fall_back(reason, placement=self._present(None), own=own)
 
-    def adopt(self, plan: Plan) -> None:
-        """Take a plan that was made elsewhere as the one before the next window's."""
-        self._last = plan
+    def agree(self, plan: Plan | None, gather: Gather, own: OwnLayout | None = None) -> Plan:
+        """Make all ranks run the same plan; see :func:`routepack_opt.planner.agreement.agree`.
+
+        Parameters
+        ----------
+        plan : Plan or None
+            This rank's plan; None where another rank plans.
+        gather : callable
+            All-gather of bytes over the ranks.
+        own : Layout or nested sequence, optional
+            What all ranks run when they do not agree, under the placement of the last plan they agreed on.
+        """
+        agreed = agree(plan, gather, lambda reason: self._disagree(reason, own))
+        self._last = self._agreed = agreed
+        return agreed
+
+    def _disagree(self, reason: str, own: OwnLayout | None) -> Plan:
+        """Fall back to where all ranks are: not to a placement that only some were told."""
+        self._last = self._agreed
+        logger.warning("the step runs without a plan: %s", reason)
+        return self.fallback(reason, own)
 
     def close(self) -> None:
         """Cancel what is in flight and give everything back; closing twice is no error."""
@@ -197,8 +229,10 @@ class Planner:
                 if ticket.future.done():
                     return
                 ticket.problem = self._problem(ticket)
+                ticket.ready = self._fallback_of(ticket, "not planned yet")
                 job = Job(ticket.problem, self.config, ticket.own, self._previous(ticket))
                 done = ticket.worker.run(job, ticket.clock, ticket.future.deliver)
+            self._reserve.ended(ticket.clock.left)
             self._settle(ticket, lambda _: done.plan, timeline=done.timeline)
         except BaseException as error:
             self._fail(ticket, error)
@@ -214,7 +248,7 @@ class Planner:
         assert ticket.problem is not None
         if not isinstance(plan, Plan) or shape_of(plan.placement) != shape_wanted(ticket.problem):
             return None
-        return plan
+        return plan if plan.feasible else no_plan(plan.placement)
 
     def _present(self, problem: Problem | None) -> Placement:
         """Say where the experts are now."""
@@ -233,8 +267,8 @@ class Planner:
 
     def _late(self, ticket: Ticket) -> None:
         """Settle a window whose time is over."""
-        error = NoLayoutError(f"no plan within the deadline of {self.config.search.deadline} s")
-        self._fail(ticket, error, scored=False)
+        self._fail(ticket, NoLayoutError(f"no plan within the deadline of {self.config.search.deadline} s"))
+        self._reserve.missed()
         self._cancel(ticket)
 
     def _cancel(self, ticket: Ticket) -> None:
@@ -244,20 +278,23 @@ class Planner:
         except Exception as problem:  # its process is gone; the next window gets another
             logger.debug("cancelling failed: %s", problem)
 
-    def _fail(self, ticket: Ticket, error: BaseException, scored: bool = True) -> None:
+    def _fail(self, ticket: Ticket, error: BaseException) -> None:
         reason = f"{type(error).__name__}: {error}"
 
         def build(delivered: Placement | None) -> Plan:
-            placement = delivered or self._present(ticket.problem)
-            try:
-                return fall_back(
-                    reason, placement=placement, problem=ticket.problem, own=ticket.own, scored=scored
-                )
-            except Exception as second:  # an own layout that nothing can be done with
-                return fall_back(f"{reason}; then {second}", placement=placement, problem=ticket.problem)
+            ready = ticket.ready or self._fallback_of(ticket, reason)
+            return replace(ready, reason=reason, placement=delivered or ready.placement)
 
         strict = self.config.on_error == "raise"
         self._settle(ticket, build, error=error if strict else None)
+
+    def _fallback_of(self, ticket: Ticket, reason: str) -> Plan:
+        """Build what the step runs without a plan: before planning, so that it is there when time is up."""
+        now = self._present(ticket.problem)
+        try:
+            return fall_back(reason, placement=now, problem=ticket.problem, own=ticket.own)
+        except Exception as error:  # an own layout that nothing can be done with
+            return fall_back(f"{reason}; then {error}", placement=now, problem=ticket.problem)
 
     def _settle(self, ticket: Ticket, build: Callable[[Placement | None], Plan], **more: Any) -> None:
         plan = ticket.future.settle(build, **more)
@@ -283,7 +320,8 @@ class Planner:
         if stuck or dead:
             if worker is not None:
                 worker.end(wait=False)
-            self.renew()
+            self._renew()
+            self._started()
 
 
 _planners: weakref.WeakSet[Planner] = weakref.WeakSet()
@@ -295,9 +333,9 @@ def _close_all() -> None:
         planner.close()
 
 
-def _renew_all() -> None:
+def _all_forked() -> None:
     for planner in list(_planners):
-        planner.renew()
+        planner.forked()
 
 
-os.register_at_fork(after_in_child=_renew_all)
+os.register_at_fork(after_in_child=_all_forked)

@@ -6,6 +6,7 @@ is left, but for a thread that is stuck in foreign code.
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 from routepack_opt.errors import RoutePackError
 from routepack_opt.planner.config import SearchConfig
 from routepack_opt.planner.jobs import Done, Job, JobClock, Report, run_job
-from routepack_opt.solvers.annealing.population import SerialExecutor
+from routepack_opt.solvers.annealing.population import Executor, SerialExecutor
 from routepack_opt.solvers.annealing.threads import ThreadExecutor
 
 
@@ -50,7 +51,7 @@ class ThreadWorker:
     """
 
     def __init__(self, threads: int) -> None:
-        self.executor = SerialExecutor() if threads == 1 else ThreadExecutor(threads)
+        self.executor: Executor = SerialExecutor() if threads == 1 else ThreadExecutor(threads)
 
     def run(self, job: Job, clock: JobClock, report: Report) -> Done:
         """Run a job to its end."""
@@ -64,8 +65,9 @@ class ThreadWorker:
 
     def end(self, wait: bool) -> None:
         """Stop the pool; its threads end with their present step."""
-        if isinstance(self.executor, ThreadExecutor):
-            self.executor.close(wait)
+        close = getattr(self.executor, "close", None)
+        if close is not None:
+            close(wait)
 
 
 class ProcessWorker:
@@ -128,6 +130,14 @@ class ProcessWorker:
             if stream is not None:
                 with suppress(OSError):  # what was still to be written is lost with the process
                     stream.close()
+
+    def let_go(self) -> None:
+        """Drop a forked child's ends of the pipes, so that the process still ends with its real parent."""
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                os.dup2(null, stream.fileno())
+        os.close(null)
 
     def _send(self, message: tuple[Any, ...]) -> None:
         assert self.process.stdin is not None

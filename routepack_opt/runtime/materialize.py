@@ -10,10 +10,10 @@ Source: the paper, section 3.3 and Figure 4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -22,14 +22,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from routepack_opt.errors import InputError
+from routepack_opt.placement import Placement
 from routepack_opt.runtime.control import Control, MaterializeError
 from routepack_opt.runtime.dispatch import LayerMap
-from routepack_opt.runtime.exchange import Batch, Exchange, exchange_of
+from routepack_opt.runtime.exchange import Batch, exchange_of
+from routepack_opt.runtime.live import LiveLayer
 from routepack_opt.runtime.movement import LayerState, Mesh, Movement, Transfer, plan_movement
-from routepack_opt.runtime.pieces import END, SOURCE_SLOT, START, TARGET_LANE, TARGET_SLOT, TENSOR, digest
+from routepack_opt.runtime.pieces import digest
 from routepack_opt.runtime.state import ExpertTensor
 
 __all__ = ["Adapter", "Groups", "Materializer", "Report"]
+
+_T = TypeVar("_T")
 
 
 class Adapter(Protocol):
@@ -135,13 +139,13 @@ class Materializer:
         """Committed slots of each expert, by layer."""
         return {layer: m.slot_of_expert.cpu().numpy().copy() for layer, m in self._maps.items()}
 
-    def materialize(self, slot_of_expert: NDArray[np.int64]) -> Report:
+    def materialize(self, placement: Placement | NDArray[np.int64]) -> Report:
         """Move the experts to a placement; collective over the control group.
 
         Parameters
         ----------
-        slot_of_expert : int64 [layers, experts]
-            `Placement.slot_of_expert` of the plan.
+        placement : Placement or int64 [layers, experts]
+            A plan's placement, or the slot of every expert.
 
         Raises
         ------
@@ -156,21 +160,22 @@ class Materializer:
         try:
             self._adapter.check()
             tensors = {layer: self._adapter.tensors(layer) for layer in self._adapter.layers}
-            movement = self._plan(slot_of_expert, tensors)
+            movement = self._plan(placement, tensors)
             agreed = digest(movement.digest, self._adapter.shared())
         except Exception as error:  # whatever went wrong here, the others must hear of it
             failure = f"{type(error).__name__}: {error}"
-        try:
-            self._control.arrive("plan")
-        except MaterializeError as error:
-            self._broken = str(error)
-            raise
-        self._vote("plan", agreed, failure)
+        self._vote("plan", agreed, failure, moving=False)
         assert movement is not None
-        self._adapter.synchronize()
         self._peak = 0
-        for index, transfer in enumerate(movement.transfers):
-            self._transfer(index, transfer, movement, tensors[transfer.layer])
+        if movement.transfers:
+            self._together("parameter sync", self._adapter.synchronize)
+        for index, transfer in enumerate(movement.transfers, start=1):
+            where = f"layer {transfer.layer}, transfer {index} of {len(movement.transfers)}"
+            staged = self._together(where, self._stage, transfer, movement, tensors[transfer.layer])
+            with torch.no_grad():
+                for live, copy in staged:
+                    live.copy_(copy)
+            self._maps[transfer.layer].commit(transfer.slots)
         return Report(
             sum(len(transfer.moves) for transfer in movement.transfers),
             movement.bytes_across_ranks(),
@@ -179,14 +184,12 @@ class Materializer:
             len(movement.transfers),
         )
 
-    def _plan(self, slots: NDArray[np.int64], tensors: dict[int, list[ExpertTensor]]) -> Movement:
+    def _plan(
+        self, placement: Placement | NDArray[np.int64], tensors: dict[int, list[ExpertTensor]]
+    ) -> Movement:
         """Plan from the committed placement and check the plan whole."""
-        slots = np.asarray(slots)
-        if slots.ndim != 2 or (self._maps and slots.shape[0] <= max(self._maps)):
-            raise InputError(
-                f"slots [layers, experts] with row {max(self._maps)}", f"{slots.shape}", "placement"
-            )
         ranks, lanes, _, lane = self._groups.place()
+        slots = _slots(placement, ranks, 1 + max(self._maps))
         old = slots.copy()
         for layer, row in self.placement.items():
             if slots.shape[1] != len(row):
@@ -204,48 +207,45 @@ class Materializer:
         movement.check()
         return movement
 
-    def _vote(self, stage: str, agreed: bytes, failure: str | None, broken: bool = False) -> None:
-        """Vote; a rank that is gone, or a collective that may hang half-way (`broken`), ends all use."""
+    def _vote(self, stage: str, agreed: bytes, failure: str | None, *, moving: bool) -> None:
+        """Vote. A rank that is gone ends all use, and so does a refusal amid a move, when a peer may hang."""
         try:
+            if not moving:
+                self._control.arrive(stage)
             self._control.agree(stage, agreed, failure)
         except MaterializeError as error:
-            if broken or error.__cause__ is not None:
+            if moving or error.__cause__ is not None:
                 self._broken = str(error)
             raise
 
-    def _transfer(
-        self, index: int, transfer: Transfer, movement: Movement, tensors: list[ExpertTensor]
-    ) -> None:
-        """Stage, vote, commit one transfer."""
-        where = f"layer {transfer.layer}, transfer {index + 1} of {len(movement.transfers)}"
-        _, _, rank, lane = self._groups.place()
-        staged: list[tuple[Tensor, Tensor]] = []
+    def _together(self, stage: str, action: Callable[..., _T], *args: Any) -> _T:
+        """Do something on all ranks and return only if it went well on each."""
+        result: Any = None
         failure = None
         try:
-            specs = movement.states[transfer.layer].specs
-            exchange = exchange_of(transfer.pieces, specs, movement.mesh, rank, lane)
-            staged = self._stage(transfer, exchange, tensors, movement.mesh.slots_per_rank, lane)
+            result = action(*args)
             if self._arena.device.type != "cpu":
                 torch.get_device_module(self._arena.device).synchronize()
         except Exception as error:  # a failure here must become a vote, or the others wait for the timeout
             failure = f"{type(error).__name__}: {error}"
-        self._vote(where, digest(str(index).encode()), failure, broken=True)
-        with torch.no_grad():
-            for live, copy in staged:
-                live.copy_(copy)
-        self._maps[transfer.layer].commit(transfer.slots)
+        self._vote(stage, digest(stage.encode()), failure, moving=True)
+        done: _T = result
+        return done
 
     def _stage(
-        self, transfer: Transfer, exchange: Exchange, tensors: list[ExpertTensor], slots: int, lane: int
+        self, transfer: Transfer, movement: Movement, tensors: list[ExpertTensor]
     ) -> list[tuple[Tensor, Tensor]]:
         """Fill the staging area; return (live view, staged copy) for everything this rank must write."""
+        mesh, specs = movement.mesh, movement.states[transfer.layer].specs
+        _, _, rank, lane = self._groups.place()
+        exchange = exchange_of(transfer.pieces, specs, mesh, rank, lane)
+        live = LiveLayer(transfer, tensors, mesh.slots_per_rank, lane)
         areas, free = {}, 0
         kept = (exchange.recv_ranks, exchange.local, exchange.recv_lanes)
         for name, batch in zip(("ranks", "local", "lanes"), kept, strict=True):
             areas[name] = self._arena[free : free + batch.bytes]
             free += batch.bytes
         self._peak = max(self._peak, exchange.staging_bytes)
-        live = _Live(transfer, tensors, slots, lane)
 
         send = self._arena[free : free + exchange.send_ranks.bytes]
         live.read(exchange.send_ranks, send)
@@ -272,47 +272,15 @@ class Materializer:
         work.wait(timedelta(seconds=self._control.timeout))
 
 
-class _Live:
-    """Live storage of a layer on this rank, addressed by the rows of a piece table."""
-
-    def __init__(self, transfer: Transfer, tensors: list[ExpertTensor], slots: int, lane: int) -> None:
-        self._pieces, self._tensors, self._slots, self._lane = transfer.pieces, tensors, slots, lane
-
-    def _view(self, row: int, column: int) -> Tensor:
-        """Live storage of a piece at its source or at its target."""
-        piece = self._pieces[row].tolist()
-        tensor, slot = self._tensors[piece[TENSOR]], piece[column] % self._slots
-        view, low = tensor.views[slot], int(tensor.spec.held[self._lane, slot, 0])
-        assert view is not None
-        start, end = piece[START] - low, piece[END] - low
-        part: Tensor = view if end - start == view.numel() else view.view(-1)[start:end]
-        return part
-
-    @staticmethod
-    def _typed(area: Tensor, offset: int, like: Tensor) -> Tensor:
-        size = like.numel() * like.element_size()
-        typed: Tensor = area[offset : offset + size].view(like.dtype).view(like.shape)
-        return typed
-
-    def read(
-        self, batch: Batch, into: Tensor, arrived: Tensor | None = None, offsets: dict[int, int] | None = None
-    ) -> None:
-        """Copy pieces into a buffer: from live storage, or from `arrived` where `offsets` knows the row."""
-        with torch.no_grad():
-            for row, offset in zip(batch.rows.tolist(), batch.offsets.tolist(), strict=True):
-                if offsets is not None and arrived is not None and row in offsets:
-                    piece = self._pieces[row].tolist()
-                    size = (piece[END] - piece[START]) * self._tensors[piece[TENSOR]].spec.itemsize
-                    into[offset : offset + size].copy_(arrived[offsets[row] : offsets[row] + size])
-                else:
-                    view = self._view(row, SOURCE_SLOT)
-                    self._typed(into, offset, view).copy_(view)
-
-    def writes(self, batch: Batch, area: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Pair the live target of each piece of this lane with its staged bytes."""
-        pairs = []
-        for row, offset in zip(batch.rows.tolist(), batch.offsets.tolist(), strict=True):
-            if self._pieces[row, TARGET_LANE] == self._lane:
-                view = self._view(row, TARGET_SLOT)
-                pairs.append((view, self._typed(area, offset, view)))
-        return pairs
+def _slots(placement: Placement | NDArray[np.int64], ranks: int, layers: int) -> NDArray[np.int64]:
+    """Return the slots [layers, experts] of a placement that fits these ranks."""
+    if not isinstance(placement, Placement):
+        slots = np.asarray(placement)
+    elif placement.ranks == ranks:
+        slots = placement.slot_of_expert
+    else:
+        found = f"{placement.ranks}"
+        raise InputError(f"a placement on {ranks} expert-parallel ranks", found, "placement")
+    if slots.ndim != 2 or slots.shape[0] < layers:
+        raise InputError(f"slots [at least {layers} layers, experts]", f"{slots.shape}", "placement")
+    return slots

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import routepack_opt.runtime.materialize as target  # noqa: E402
+from routepack_opt.placement import Placement  # noqa: E402
 from routepack_opt.runtime.control import Control, MaterializeError  # noqa: E402
 from routepack_opt.runtime.movement import Movement, Transfer  # noqa: E402
 
@@ -77,7 +78,9 @@ def gentle(rank):
     bad[1, 0] = bad[1, 1]
     messages["permutation"] = refused(job, bad, before)
 
-    job.materializer.materialize(PLACEMENT)
+    messages["ranks"] = refused(job, Placement(PLACEMENT, 4), before)
+
+    job.materializer.materialize(Placement(PLACEMENT, 2))
     assert (job.materializer.placement[1] == PLACEMENT[1]).all()
     return messages
 
@@ -95,6 +98,7 @@ def test_refusals_before_a_byte_moves_change_nothing_and_name_the_cause():
     assert "'forgotten' of shape (4,)" in messages["unregistered"]
     assert "ranks disagree" in messages["step"]
     assert "new placement, layer 1" in messages["permutation"]
+    assert "on 2 expert-parallel ranks, found 4" in messages["ranks"]
 
 
 def failing(rank, layer):
@@ -132,6 +136,20 @@ def test_a_failed_vote_commits_nothing_of_its_layer_and_keeps_what_came_before(l
     assert same(before, after)
 
 
+def unsynchronized(rank):
+    """Rank 2 cannot bring its parameters up to date."""
+    job = Job(2, 2)
+    before = job.logical()
+    if rank == 2:
+        job.adapter.synchronize = lambda: 1 / 0
+    return refused(job, PLACEMENT, before)
+
+
+def test_a_failed_parameter_sync_is_heard_by_all():
+    for message in all_ok(run_ranks(4, unsynchronized)):
+        assert message.startswith("parameter sync: refused by rank 2: ZeroDivisionError")
+
+
 def dying(rank, when):
     """Rank 3 is lost before the first vote, before or inside a transfer, or does not come at all."""
     job = Job(2, 2, timeout=3.0)
@@ -153,6 +171,7 @@ def dying(rank, when):
     job.materializer._all_to_all = die
     start = time.monotonic()
     message = refused(job, PLACEMENT, before)
+    assert "earlier failure" in refused(job, PLACEMENT, before)
     return message, time.monotonic() - start
 
 

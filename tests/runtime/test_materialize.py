@@ -7,10 +7,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from routepack_opt.runtime.adapters.plain import ExpertLayer  # noqa: E402
+from routepack_opt.runtime.canonical import canonical_state_dict, load_canonical  # noqa: E402
 from routepack_opt.runtime.materialize import Materializer  # noqa: E402
 
 from .launch import all_ok, run_ranks  # noqa: E402
-from .toy import EXPERTS, Job, ShardedState, permutations  # noqa: E402
+from .toy import AXES, EXPERTS, Job, ShardedState, permutations  # noqa: E402
 
 
 def merge(parts):
@@ -87,3 +89,28 @@ def test_ranges_that_lanes_cut_anywhere_are_repartitioned():
     results = all_ok(run_ranks(4, shard, cuts, permutations(3, layers=1)))
     assert all(r == results[0] for r in results)
     assert all(across > 0 for _, across in results[0])
+
+
+def export(rank):
+    """Gather canonical tensors over two ranks, change the live ones, load the canonical ones again."""
+    job = Job(2, 2)
+    model = torch.nn.ModuleList(job.modules)
+    experts = [ExpertLayer(layer, str(layer), module, AXES) for layer, module in enumerate(job.modules)]
+    first = canonical_state_dict(model, experts, job.maps, job.groups)
+    for placement in permutations(2, layers=2):
+        job.materializer.materialize(placement)
+        state = canonical_state_dict(model, experts, job.maps, job.groups)
+        assert state.keys() == first.keys() == dict(model.state_dict()).keys()
+        assert all(torch.equal(state[key], first[key]) for key in first)
+        assert not torch.equal(model.state_dict()["0.up"], first["0.up"][job.first : job.first + job.local])
+    before = job.logical()
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            tensor.zero_()
+    load_canonical(model, state, experts, job.maps, job.groups)
+    after = job.logical()
+    assert all(np.array_equal(before[key], after[key]) for key in before)
+
+
+def test_export_gathers_the_ranks_and_loads_into_the_committed_placement():
+    all_ok(run_ranks(4, export))

@@ -77,7 +77,7 @@ class HuggingFaceRuntime:
     Attributes
     ----------
     materializer : Materializer
-        Call `materialize(plan.placement.slot_of_expert)` at step boundaries.
+        Call `materialize(plan.placement)` at step boundaries.
     adapter : TorchAdapter
         For checkpoints and weight sync.
     maps : dict of int to LayerMap

@@ -196,7 +196,7 @@ class MegatronRuntime:
     Attributes
     ----------
     materializer : Materializer
-        Call `materialize(plan.placement.slot_of_expert)` at step boundaries.
+        Call `materialize(plan.placement)` at step boundaries.
     adapter : MegatronAdapter
         For checkpoints and weight sync.
     maps : dict of int to LayerMap

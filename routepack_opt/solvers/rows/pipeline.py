@@ -68,12 +68,7 @@ def certify_rows(
     InputError
         For an unknown ``stages``, a time limit that is not positive, or fewer than one row.
     """
-    if stages not in ("all", "cheap"):
-        raise InputError("'all' or 'cheap'", repr(stages), "stages")
-    if not time_limit > 0:
-        raise InputError("a positive number of seconds", repr(time_limit), "time_limit")
-    if rows is not None and rows < 1:
-        raise InputError("at least one row", repr(rows), "rows")
+    _check_arguments(time_limit, stages, rows)
     started = time.monotonic()
     task = RowTask.from_problem(problem)
     found = contradiction(problem)
@@ -87,22 +82,33 @@ def certify_rows(
         progress=progress,
         forced=rows,
     )
-    stop = "exhausted"
+    return _certificate(problem, state, _run(state, _stages(stages)), started)
+
+
+def _check_arguments(time_limit: float, stages: str, rows: int | None) -> None:
+    if stages not in ("all", "cheap"):
+        raise InputError("'all' or 'cheap'", repr(stages), "stages")
+    if not time_limit > 0:
+        raise InputError("a positive number of seconds", repr(time_limit), "time_limit")
+    if rows is not None and rows < 1:
+        raise InputError("at least one row", repr(rows), "rows")
+
+
+def _run(state: RowState, stages: list[Stage]) -> str:
+    """Run the stages until a proof, the deadline or an interrupt; why it stopped."""
     try:
-        for name, stage in _stages(stages):
+        for name, stage in stages:
             begun = time.monotonic()
             stage(state)
             state.report(name, time.monotonic() - begun)
             if state.closed:
-                stop = "proved"
-                break
+                return "proved"
             # a first packing takes less than a millisecond: it is never left out
             if state.remaining <= 0 and name != "counts":
-                stop = "time_limit"
-                break
+                return "time_limit"
     except KeyboardInterrupt:
-        stop = "interrupted"
-    return _certificate(problem, state, stop, started)
+        return "interrupted"
+    return "exhausted"
 
 
 def _stages(which: str) -> list[Stage]:

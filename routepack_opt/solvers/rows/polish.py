@@ -12,7 +12,7 @@ from routepack_opt.solvers.rows.state import ClassState, RowState
 
 CHEAP_PROPOSALS = 150_000
 PROPOSALS_PER_SECOND = 8_000_000
-SHORT_ROUNDS = 4
+SHORT_ROUNDS = 3
 LARGEST_SHORT = 2048  # items up to which a short round can succeed
 
 
@@ -23,6 +23,9 @@ def cheap_anneal(state: RowState) -> None:
 
 def short_anneal(state: RowState) -> None:
     """Restart a few rounds, each longer: most windows that can be packed are, by one of them."""
+    if state.annealed_at == state.lower:
+        return
+    state.annealed_at = state.lower
     for seed in range(2, 2 + SHORT_ROUNDS):
         if state.closed or sum(c.bins.items.size for c in state.classes) > LARGEST_SHORT:
             return

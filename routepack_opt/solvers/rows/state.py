@@ -82,6 +82,7 @@ class RowState:
     whole: RowBound | None = None
     layout: IntArray | None = None  # flat cell of every item, where bins alone do not make a layout
     layout_rows: int | None = None
+    annealed_at: int | None = None  # the bound that the short rounds of annealing last aimed at
     stages: list[tuple[str, float]] = field(default_factory=list)
 
     @property

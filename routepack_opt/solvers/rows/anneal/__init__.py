@@ -12,8 +12,8 @@ from routepack_opt.solvers.rows.heuristics import NO_LIMIT
 from routepack_opt.solvers.rows.instance import ClassBins, IntArray, RowTask
 from routepack_opt.solvers.rows.slots import cell_plan, shared_items
 
-# Measured on uniform, three-per-bin and clipped lengths. The first temperature is a share of the capacity. The
-# last one is in tokens, like the overflow: with many cells it must be cold enough to leave none in any of them.
+# Measured on uniform, three-per-bin and clipped lengths. The first temperature is a share of the capacity.
+# The last one is in tokens, like the overflow: with many cells it must be cold enough to leave none anywhere.
 HOT_SHARES, COLD = (2e-4, 1e-3), 0.05  # restarts alternate between the two first temperatures
 
 
@@ -48,7 +48,7 @@ def anneal_bins(
     zeros = np.zeros(size, dtype=np.int64)
     free = np.zeros(count, dtype=np.int64)
     where, broken = anneal(
-        bins.tokens, bins.samples, start, zeros, zeros + count, count, bins.cap, limit, 1, -1,
+        bins.tokens, bins.samples, start, zeros, zeros + count, count, bins.cap, limit, -1,
         np.zeros(1, dtype=np.int64), False, free, _seed(seed), proposals, _hot(bins.cap, seed), COLD,
     )  # fmt: skip
     return where if broken == 0 else None
@@ -83,7 +83,7 @@ def anneal_slots(task: RowTask, shares: list[int], proposals: int, seed: int = 0
     if start is None:
         return None
     where, broken = anneal(
-        tokens, task.samples[items], start, low, high, cell_class.size, task.cap, limit, task.dp, share,
+        tokens, task.samples[items], start, low, high, cell_class.size, task.cap, limit, share,
         share - room, True, blocked, _seed(seed), proposals, _hot(task.cap, seed), COLD,
     )  # fmt: skip
     if broken:

@@ -52,6 +52,100 @@ def _spread(load: int, cap: int) -> float:
 
 
 @njit(cache=True, nogil=True)
+def _partners(item: Any, draw: Any, kind: Any, size: int, after: IntArray) -> tuple[Any, Any]:
+    """Draw what comes back for an item: one of like size (kind 1 to 3), or any one and its neighbour."""
+    j: Any = draw % size
+    k: Any = -1
+    if kind < 4:
+        # a distance in the order of sizes, on a logarithmic scale
+        width = max(1, size >> (draw % 10))
+        j = (item + 1 + (draw >> 8) % width) % size
+        if draw & 64:
+            j = (item + size - 1 - (draw >> 8) % width) % size
+    else:
+        k = after[j] if after[j] < size else after[after[j]]
+        if k == j:
+            k = -1
+    return j, k
+
+
+@njit(cache=True, nogil=True)
+def _lay(
+    tokens: IntArray,
+    samples: IntArray,
+    where: IntArray,
+    after: IntArray,
+    before: IntArray,
+    load: IntArray,
+    held: IntArray,
+    slot: IntArray,
+) -> None:
+    """Put every item into the ring and the sums of its cell."""
+    for item in range(tokens.size):
+        cell = where[item]
+        _move(item, cell, where, after, before)
+        load[cell] += tokens[item]
+        held[cell] += samples[item]
+        slot[cell % slot.size] += samples[item]
+
+
+@njit(cache=True, nogil=True)
+def _all_broken(
+    load: IntArray,
+    held: IntArray,
+    slot: IntArray,
+    cap: int,
+    limit: int,
+    share: int,
+    fill: bool,
+    blocked: IntArray,
+    penalty: int,
+) -> int:
+    """Sum what all cells and slots break."""
+    total = 0
+    for cell in range(load.size):
+        if not blocked[cell]:
+            total += _broken(load[cell], held[cell], cap, limit, fill, penalty)
+    if share >= 0:
+        for d in range(slot.size):
+            total += penalty * abs(slot[d] - share)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _change(
+    a: Any,
+    b: Any,
+    flow: Any,
+    count: Any,
+    load: IntArray,
+    held: IntArray,
+    slot: IntArray,
+    cap: int,
+    limit: int,
+    share: int,
+    fill: bool,
+    penalty: int,
+) -> int:
+    """How much more is broken when `flow` tokens and `count` samples go from cell a to cell b."""
+    change = (
+        _broken(load[a] - flow, held[a] - count, cap, limit, fill, penalty)
+        + _broken(load[b] + flow, held[b] + count, cap, limit, fill, penalty)
+        - _broken(load[a], held[a], cap, limit, fill, penalty)
+        - _broken(load[b], held[b], cap, limit, fill, penalty)
+    )
+    c, d = a % slot.size, b % slot.size
+    if share >= 0 and c != d:
+        change += penalty * (
+            abs(slot[c] - count - share)
+            + abs(slot[d] + count - share)
+            - abs(slot[c] - share)
+            - abs(slot[d] - share)
+        )
+    return change
+
+
+@njit(cache=True, nogil=True)
 def anneal(
     tokens: IntArray,
     samples: IntArray,
@@ -61,7 +155,6 @@ def anneal(
     cells: int,
     cap: int,
     limit: int,
-    dp: int,
     share: int,
     slot_offset: IntArray,
     fill: bool,
@@ -73,38 +166,20 @@ def anneal(
 ) -> tuple[IntArray, int]:
     """Anneal item relocations, exchanges of one for one and of one for two.
 
-    Item i may use the cells from ``low[i]`` to ``high[i]``. With ``share >= 0`` every slot (cell modulo
-    ``dp``) must hold that many samples, ``slot_offset`` of them already there; ``fill`` asks that no cell be
+    Item i may use the cells from ``low[i]`` to ``high[i]``. With ``share >= 0`` every slot (cell modulo their
+    number) must hold that many samples, ``slot_offset`` of them already there; ``fill`` asks that no cell be
     empty; ``blocked`` cells hold an oversize sample and take nothing. Temperatures are in tokens.
     """
-    size = tokens.size
-    where = start.copy()
-    after = np.arange(size + cells)
-    before = np.arange(size + cells)
-    load = np.zeros(cells, np.int64)
-    held = np.zeros(cells, np.int64)
-    slot = slot_offset.copy()
-    for item in range(size):
-        c = where[item]
-        _move(item, c, where, after, before)
-        load[c] += tokens[item]
-        held[c] += samples[item]
-        slot[c % dp] += samples[item]
+    size, where, slot = tokens.size, start.copy(), slot_offset.copy()
+    after, before = np.arange(size + cells), np.arange(size + cells)
+    load, held = np.zeros(cells, np.int64), np.zeros(cells, np.int64)
+    _lay(tokens, samples, where, after, before, load, held, slot)
     penalty = max(1, cap // 8)
-    broken = 0
-    for c in range(cells):
-        if not blocked[c]:
-            broken += _broken(load[c], held[c], cap, limit, fill, penalty)
-    if share >= 0:
-        for d in range(dp):
-            broken += penalty * abs(slot[d] - share)
-    if size == 0:
-        return where, broken
+    broken = _all_broken(load, held, slot, cap, limit, share, fill, blocked, penalty)
     state: Any = np.uint64(seed) | np.uint64(1)
-    temperature = hot
-    factor = (cold / hot) ** (1000.0 / max(1000, proposals))
+    temperature, factor = hot, (cold / hot) ** (1000.0 / max(1000, proposals))
     for step in range(proposals):
-        if broken == 0:
+        if broken == 0 or size == 0:
             break
         if step % 1000 == 999:
             temperature *= factor
@@ -116,59 +191,39 @@ def anneal(
         kind: Any = np.int64(state >> np.uint64(4)) % 8
         state = _draw(state)
         draw: Any = np.int64(state >> np.uint64(11))
-        a: Any = where[i]
         j: Any = -1
         k: Any = -1
-        if kind < 1:
-            b = low[i] + draw % (high[i] - low[i])
-        else:
-            j = draw % size
-            if kind < 4:
-                # a partner of like size, at a distance that is drawn on a logarithmic scale
-                width = max(1, size >> (draw % 10))
-                j = (i + 1 + (draw >> 8) % width) % size
-                if draw & 64:
-                    j = (i + size - 1 - (draw >> 8) % width) % size
+        a, b = where[i], low[i] + draw % (high[i] - low[i])
+        if kind > 0:
+            j, k = _partners(i, draw, kind, size, after)
             b = where[j]
-            if kind >= 4:
-                k = after[j] if after[j] < size else after[after[j]]
-                if k == j:
-                    k = -1
         if a == b or blocked[b] or low[i] > b or high[i] <= b or (j >= 0 and (low[j] > a or high[j] <= a)):
             continue
         flow = tokens[i] - (tokens[j] if j >= 0 else 0) - (tokens[k] if k >= 0 else 0)
         count = samples[i] - (samples[j] if j >= 0 else 0) - (samples[k] if k >= 0 else 0)
-        change = (
-            _broken(load[a] - flow, held[a] - count, cap, limit, fill, penalty)
-            + _broken(load[b] + flow, held[b] + count, cap, limit, fill, penalty)
-            - _broken(load[a], held[a], cap, limit, fill, penalty)
-            - _broken(load[b], held[b], cap, limit, fill, penalty)
-        )
-        if share >= 0 and a % dp != b % dp:
-            change += penalty * (
-                abs(slot[a % dp] - count - share) + abs(slot[b % dp] + count - share)
-                - abs(slot[a % dp] - share) - abs(slot[b % dp] - share)
-            )  # fmt: skip
-        delta = change - (
-            _spread(load[a] - flow, cap)
-            + _spread(load[b] + flow, cap)
-            - _spread(load[a], cap)
-            - _spread(load[b], cap)
-        )
+        change = _change(a, b, flow, count, load, held, slot, cap, limit, share, fill, penalty)
+        delta = change + _spread(load[a], cap) + _spread(load[b], cap)
+        delta -= _spread(load[a] - flow, cap) + _spread(load[b] + flow, cap)
         if delta > 0:
             state = _draw(state)
             if float(state >> np.uint64(11)) / 9007199254740992.0 >= math.exp(-delta / temperature):
                 continue
         broken += change
-        load[a] -= flow
-        load[b] += flow
-        held[a] -= count
-        held[b] += count
-        slot[a % dp] -= count
-        slot[b % dp] += count
+        _shift(a, b, flow, count, load, held, slot)
         _move(i, b, where, after, before)
         if j >= 0:
             _move(j, a, where, after, before)
         if k >= 0:
             _move(k, a, where, after, before)
     return where, broken
+
+
+@njit(cache=True, nogil=True)
+def _shift(a: Any, b: Any, flow: Any, count: Any, load: IntArray, held: IntArray, slot: IntArray) -> None:
+    """Move tokens and samples from cell a to cell b in all sums."""
+    load[a] -= flow
+    load[b] += flow
+    held[a] -= count
+    held[b] += count
+    slot[a % slot.size] -= count
+    slot[b % slot.size] += count

@@ -79,44 +79,55 @@ def generate(
     rounds : int
         Most pricing rounds.
     """
-    from routepack_opt.solvers.rows.columns._kernels import knapsack
-
     master = Master(sizes, patterns)
-    solved = master.solve(deadline - clock())
-    if solved is None:
-        return Columns(
-            master, WeightBound(sizes.size, sizes.cap, "sum of tokens"), 0, float("inf"), np.empty(0), False
-        )
-    value, use, dual = solved
-    center = dual
-    best, best_bins, best_ratio = WeightBound(sizes.size, sizes.cap, "sum of tokens"), 0, 0.0
-    converged = False
+    pricing = _Pricing(master, WeightBound(sizes.size, sizes.cap, "sum of tokens"))
+    value, use, converged = float("inf"), np.empty(0), False
     for _ in range(rounds):
-        smooth = SMOOTHING * center + (1 - SMOOTHING) * dual
-        added = False
-        for point in (smooth, dual):
-            weights = whole_duals(point)
-            k, found = knapsack(sizes.size, sizes.demand, weights, sizes.cap, COLUMNS_PER_ROUND)
-            total = int((weights * sizes.demand).sum())
-            if k > 0 and total / k > best_ratio:
-                best_ratio, center = total / k, point
-                best, best_bins = WeightBound(weights, k, "column generation"), -(-total // k)
-            for pattern in found:
-                if float(dual @ pattern) > 1 + 1e-7:
-                    added = master.add(pattern.copy()) or added
-            if added:
-                break
-        if best_bins >= enough or not added:
-            converged = not added
-            break
-        if best_ratio > value - 1e-6 * value or clock() >= deadline:
-            converged = best_ratio > value - 1e-6 * value
-            break
         solved = master.solve(deadline - clock())
         if solved is None:
             break
         value, use, dual = solved
-    return Columns(master, best, best_bins, value, use, converged)
+        if not pricing.improve(dual):
+            converged = True
+            break
+        if pricing.bins >= enough or clock() >= deadline:
+            break
+        if pricing.ratio > value - 1e-6 * value:
+            converged = True
+            break
+    return Columns(master, pricing.best, pricing.bins, value, use, converged)
+
+
+@dataclass
+class _Pricing:
+    """Prices at duals smoothed towards the best ones so far, and keeps the best bound."""
+
+    master: Master
+    best: WeightBound
+    bins: int = 0
+    ratio: float = 0.0
+    center: FloatArray | None = None
+
+    def improve(self, dual: FloatArray) -> bool:
+        """Add patterns that improve the LP, priced at the smoothed dual first; False when there is none."""
+        center = dual if self.center is None else self.center
+        for point in (SMOOTHING * center + (1 - SMOOTHING) * dual, dual):
+            added = [self.master.add(p.copy()) for p in self._price(point) if float(dual @ p) > 1 + 1e-7]
+            if any(added):
+                return True
+        return False
+
+    def _price(self, point: FloatArray) -> IntArray:
+        """Give good patterns at a dual, and take its bound over if it is better."""
+        from routepack_opt.solvers.rows.columns._kernels import knapsack
+
+        sizes, weights = self.master.sizes, whole_duals(point)
+        k, found = knapsack(sizes.size, sizes.demand, weights, sizes.cap, COLUMNS_PER_ROUND)
+        total = int((weights * sizes.demand).sum())
+        if k > 0 and total / k > self.ratio:
+            self.ratio, self.center = total / k, point
+            self.best, self.bins = WeightBound(weights, k, "column generation"), -(-total // k)
+        return found
 
 
 def patterns_of(where: IntArray, size_of_item: IntArray, sizes: int) -> list[IntArray]:

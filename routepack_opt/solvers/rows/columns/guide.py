@@ -40,7 +40,7 @@ class Guide:
 
     def start(self, bins: ClassBins, count: int) -> IntArray | None:
         """Give a bin below ``count`` to every item; None when the patterns alone are more bins."""
-        if len(self.patterns) > count:
+        if count < max(1, len(self.patterns)):
             return None
         where = np.full(bins.items.size, -1, dtype=np.int64)
         load = np.zeros(count, dtype=np.int64)
