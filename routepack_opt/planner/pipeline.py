@@ -213,7 +213,8 @@ class _Planning:
         """Return the shape of the search."""
         if self.request.parameters is not None:
             return self.request.parameters
-        return PAPER if self.request.method == "paper" else AnnealingParameters()
+        paper = self.request.method == "paper"
+        return PAPER if paper else AnnealingParameters.for_items(self.problem.items.size)
 
     def bounds(self, rows: int, demand: Any) -> tuple[int, int]:
         """Bound the primary component under the placement and over all placements."""

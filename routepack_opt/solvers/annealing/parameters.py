@@ -71,6 +71,11 @@ class Budget:
         object.__setattr__(self, "proposals", whole_number(self.proposals, "budget.proposals", low=0))
 
 
+TUNED_FOR = 512  # items for which the default temperatures are best
+FEW = 64  # items up to which the search widens
+HOTTEST = 0.05  # relative temperature above which nothing is gained
+
+
 @dataclass(frozen=True)
 class AnnealingParameters:
     """Shape of the search (Algorithm 3).
@@ -101,6 +106,23 @@ class AnnealingParameters:
         whole_number(self.levels, "levels", low=1, high=2**16)
         if not 0 < self.coldest <= self.hottest < float("inf"):
             raise InputError("0 < coldest <= hottest", f"{self.coldest} and {self.hottest}", "temperatures")
+
+    @classmethod
+    def for_items(cls, items: int) -> AnnealingParameters:
+        """Return the defaults for a problem of `items` items.
+
+        Notes
+        -----
+        The fewer the items, the larger the change that one move makes, and a search that starts too cold
+        stays where it starts. Below :data:`TUNED_FOR` items the hottest temperature grows with the inverse
+        square; up to :data:`FEW` items there are also more members and more moves that change the number of
+        items in a cell. Measured on the proven optima of ``instances/exact-small``.
+        """
+        scale = max(1.0, TUNED_FOR / items)
+        hottest = min(HOTTEST, cls.hottest * scale * scale)
+        if items > FEW:
+            return cls(hottest=hottest)
+        return cls(8, hottest=hottest, coldest=cls.coldest * scale, mix=Mix(300, 400, 200, 100))
 
     def temperatures(self) -> list[float]:
         """T_0 > T_1 > ... by repeated multiplication, which is the same on every host."""
