@@ -1,4 +1,4 @@
-"""Row certification in numbers: `python benchmarks/rows.py [SECTION ...] [--seeds N] [--only-cheap]`.
+"""Row certification in numbers: `python benchmarks/rows.py [SECTION ...] [--seeds N] [--limit S]`.
 
 Sections: latency, real, stress, peers, literature, solvers. Prints Markdown tables; writes
 `benchmarks/results/rows.json`. Every comparison is made in the same run.
@@ -65,7 +65,9 @@ def _spread(seconds):
 def shares(families, seeds, limit, key):
     """Certified shares on the grid, by family and by slots."""
     counts, worst, open_cases = defaultdict(Counter), defaultdict(float), []
-    for name, n, c, dp, lengths in grid(families, seeds):
+    for done, (name, n, c, dp, lengths) in enumerate(grid(families, seeds)):
+        if done % 200 == 0:
+            print(f"{key}: {done} windows, {len(open_cases)} open", file=sys.stderr, flush=True)
         problem = problem_of(lengths, dp, c)
         found, spent = timed(problem, limit)
         for group in ((key, name), (key, f"D={dp}"), (key, "all")):
@@ -156,12 +158,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="*")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--limit", type=float, default=10.0, help="seconds per window of the section real")
     options = parser.parse_args()
     warm_up_rows()
     certify_rows(problem_of(np.arange(1, 60) * 7 % 50 + 1, 1, 100), time_limit=5.0)
     runs = {
         "latency": lambda: latency(options.seeds),
-        "real": lambda: shares(real_families(), options.seeds, 10.0, "real"),
+        "real": lambda: shares(real_families(), options.seeds, options.limit, "real"),
         "stress": lambda: shares(stress_families(), 1, 2.0, "stress"),
         "peers": lambda: peers(options.seeds),
         "literature": lambda: classes(options.seeds),

@@ -16,6 +16,7 @@ from routepack_opt.solvers.annealing._kernels import chain
 from routepack_opt.solvers.annealing._kernels.chain import run_chain
 from routepack_opt.solvers.annealing._kernels.moves import allowed, apply, evaluate
 from routepack_opt.solvers.annealing._kernels.peaks import LANES, exchanged_peaks, exchanged_peaks_plain
+from routepack_opt.solvers.annealing._kernels.proposals import neighbour
 from routepack_opt.solvers.annealing._kernels.random import below, exponential, next_word, unit
 from routepack_opt.solvers.annealing.instance import blocked, from_kernel, new_state
 from routepack_opt.solvers.annealing.parameters import Mix
@@ -150,6 +151,29 @@ def test_allowed_moves_are_those_that_break_no_rule_and_their_scores_come_true(c
             fresh = new_state(case.instance, case.rows, case.state.cell, WORDS)
             assert promised.tolist() == case.state.score.tolist() == fresh.score.tolist()
     assert_consistent(case)
+
+
+def test_the_third_heaviest_row_is_the_peak_when_both_heavier_ones_get_lighter():
+    counts = np.array([[[5, 0]], [[5, 0]], [[0, 5]], [[0, 5]], [[8, 0]]])
+    problem = Problem(Window.from_counts([5, 5, 5, 5, 8], counts), Topology(dp=1, ep=2), 10)
+    case = case_of(problem, Placement.identity(1, 2, 2), Layout([0, 0, 1, 1, 2], 3, 1))
+    unit_ = case.instance.unit
+    assert case.state.score.tolist() == [28 * unit_, 28 * unit_, 10 * unit_]
+    case.state.picked[0, 0], case.state.picked[1, 0] = 1, 2
+    evaluate(case.instance, case.state, 0, 1, 1, 1)
+    assert case.state.trial[:3].tolist() == [18 * unit_, 18 * unit_, 8 * unit_]
+    apply(case.instance, case.state, 0, 1, 1, 1)
+    assert_consistent(case)
+
+
+def test_neighbours_are_drawn_alike_on_both_sides_and_not_beyond_the_ends():
+    problem = Problem(Window.from_lengths([6, 5, 4, 3, 2, 1]), Topology(dp=1), 30)
+    placement = Placement.identity(0, problem.window.num_experts, 1)
+    case = case_of(problem, placement, Layout([0] * 6, 1, 1))
+    for item, wanted in ((2, {0, 1, 3, 4}), (0, {-1, 1, 2}), (5, {3, 4, -1})):
+        drawn = [int(neighbour(case.instance, case.state, item, 2)) for _ in range(400)]
+        assert set(drawn) == wanted
+        assert all(60 <= drawn.count(j) <= 140 for j in wanted if j >= 0)
 
 
 @settings(max_examples=80)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles_exact import RULES, random_placement, random_problem
+from oracles_exact import RULES, best_score, random_placement, random_problem
 
 from routepack_opt.errors import CheckError, FormatError, InputError
 from routepack_opt.layout import Layout
@@ -110,3 +110,12 @@ def test_the_shipped_suites_hold(name):
     if name == "exact-small":
         assert all(record.proven == 3 for record in suite.records.values())
         assert all(len(record.proofs) >= 2 for record in suite.records.values())
+
+
+def test_the_smallest_shipped_optima_are_those_of_enumeration():
+    suite = Suite(INSTANCES / "exact-small")
+    chosen = [name for name, record in suite.records.items() if record.shape["N"] < 8]
+    assert len(chosen) >= 10
+    for name in chosen[::2]:
+        asked = suite.load(name)
+        assert list(best_score(asked.problem, asked.placement, asked.rows)) == suite.records[name].best

@@ -290,7 +290,8 @@ def test_a_plan_without_a_layout_says_so(plan, problem):
 NAMES = {
     "joint", "attention", "ep_peak_sum", "ep_tail_peak", "ep_balance_efficiency", "cv_global",
     "joint_over_baseline", "rows", "rows_lower_bound", "rows_certified", "gap", "gap_any", "rung", "feasible",
-    "seconds", "experts_moved", "bytes_moved", "proposals", "predicted", "token_fill",
+    "seconds", "experts_moved", "bytes_moved", "proposals", "token_fill",
+    "predicted",
 }  # fmt: skip
 
 

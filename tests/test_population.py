@@ -14,7 +14,7 @@ from routepack_opt.layout import Layout
 from routepack_opt.placement import Placement
 from routepack_opt.problem import AttentionStage, Problem, Topology
 from routepack_opt.solvers.annealing._kernels.chain import run_chain
-from routepack_opt.solvers.annealing.members import SLICE, Step
+from routepack_opt.solvers.annealing.members import SLICE, Member, Step
 from routepack_opt.solvers.annealing.parameters import AnnealingParameters, Mix
 from routepack_opt.solvers.annealing.population import SerialExecutor, anneal
 from routepack_opt.solvers.annealing.threads import ThreadExecutor
@@ -209,8 +209,6 @@ def test_a_deadline_that_has_passed_returns_the_best_seed(started):
 def test_a_member_looks_at_the_clock_once_per_slice(started):
     problem, _, seeds = started
     case = case_of(problem, Placement.identity(3, 8, 4), Layout.from_items(problem, seeds[0], 2))
-    from routepack_opt.solvers.annealing.members import Member
-
     looks = iter([False, False, True])
     step = Step(case.instance, SMALL.mix.thresholds(), 1e-3, 10 * SLICE, lambda: next(looks))
     member = step(Member(case.state, case.state.cell.copy(), case.state.score.copy()))
@@ -239,7 +237,7 @@ def proposals_from(state, mix):
         others = [k for k in held[a] if k != i]
         for j in (i - 1, i + 1):  # neighbours in the order of lengths, reach 1
             yield near / 8, {i: state[j], j: a} if 0 <= j < 4 and state[j] != a else {}
-        for b, j in ((cell, other) for cell in (0, 1) for other in held[cell]):
+        for b, j in [(cell, k) for cell in (0, 1) for k in held[cell]]:
             p = 1 / 8 / len(held[b])
             yield p * swap, {i: b, j: a} if a != b else {}
             yield p * move, {i: b} if a != b and others else {}

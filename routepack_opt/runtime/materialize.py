@@ -10,10 +10,10 @@ Source: the paper, section 3.3 and Figure 4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -25,12 +25,15 @@ from routepack_opt.errors import InputError
 from routepack_opt.placement import Placement
 from routepack_opt.runtime.control import Control, MaterializeError
 from routepack_opt.runtime.dispatch import LayerMap
-from routepack_opt.runtime.exchange import Batch, Exchange, exchange_of
+from routepack_opt.runtime.exchange import Batch, exchange_of
+from routepack_opt.runtime.live import LiveLayer
 from routepack_opt.runtime.movement import LayerState, Mesh, Movement, Transfer, plan_movement
-from routepack_opt.runtime.pieces import END, SOURCE_SLOT, START, TARGET_LANE, TARGET_SLOT, TENSOR, digest
+from routepack_opt.runtime.pieces import digest
 from routepack_opt.runtime.state import ExpertTensor
 
 __all__ = ["Adapter", "Groups", "Materializer", "Report"]
+
+_T = TypeVar("_T")
 
 
 class Adapter(Protocol):
@@ -163,10 +166,16 @@ class Materializer:
             failure = f"{type(error).__name__}: {error}"
         self._vote("plan", agreed, failure, moving=False)
         assert movement is not None
-        self._adapter.synchronize()
         self._peak = 0
-        for index, transfer in enumerate(movement.transfers):
-            self._transfer(index, transfer, movement, tensors[transfer.layer])
+        if movement.transfers:
+            self._together("parameter sync", self._adapter.synchronize)
+        for index, transfer in enumerate(movement.transfers, start=1):
+            where = f"layer {transfer.layer}, transfer {index} of {len(movement.transfers)}"
+            staged = self._together(where, self._stage, transfer, movement, tensors[transfer.layer])
+            with torch.no_grad():
+                for live, copy in staged:
+                    live.copy_(copy)
+            self._maps[transfer.layer].commit(transfer.slots)
         return Report(
             sum(len(transfer.moves) for transfer in movement.transfers),
             movement.bytes_across_ranks(),
@@ -209,39 +218,34 @@ class Materializer:
                 self._broken = str(error)
             raise
 
-    def _transfer(
-        self, index: int, transfer: Transfer, movement: Movement, tensors: list[ExpertTensor]
-    ) -> None:
-        """Stage, vote, commit one transfer."""
-        where = f"layer {transfer.layer}, transfer {index + 1} of {len(movement.transfers)}"
-        _, _, rank, lane = self._groups.place()
-        staged: list[tuple[Tensor, Tensor]] = []
+    def _together(self, stage: str, action: Callable[..., _T], *args: Any) -> _T:
+        """Do something on all ranks and return only if it went well on each."""
+        result: Any = None
         failure = None
         try:
-            specs = movement.states[transfer.layer].specs
-            exchange = exchange_of(transfer.pieces, specs, movement.mesh, rank, lane)
-            staged = self._stage(transfer, exchange, tensors, movement.mesh.slots_per_rank, lane)
+            result = action(*args)
             if self._arena.device.type != "cpu":
                 torch.get_device_module(self._arena.device).synchronize()
         except Exception as error:  # a failure here must become a vote, or the others wait for the timeout
             failure = f"{type(error).__name__}: {error}"
-        self._vote(where, digest(str(index).encode()), failure, moving=True)
-        with torch.no_grad():
-            for live, copy in staged:
-                live.copy_(copy)
-        self._maps[transfer.layer].commit(transfer.slots)
+        self._vote(stage, digest(stage.encode()), failure, moving=True)
+        done: _T = result
+        return done
 
     def _stage(
-        self, transfer: Transfer, exchange: Exchange, tensors: list[ExpertTensor], slots: int, lane: int
+        self, transfer: Transfer, movement: Movement, tensors: list[ExpertTensor]
     ) -> list[tuple[Tensor, Tensor]]:
         """Fill the staging area; return (live view, staged copy) for everything this rank must write."""
+        mesh, specs = movement.mesh, movement.states[transfer.layer].specs
+        _, _, rank, lane = self._groups.place()
+        exchange = exchange_of(transfer.pieces, specs, mesh, rank, lane)
+        live = LiveLayer(transfer, tensors, mesh.slots_per_rank, lane)
         areas, free = {}, 0
         kept = (exchange.recv_ranks, exchange.local, exchange.recv_lanes)
         for name, batch in zip(("ranks", "local", "lanes"), kept, strict=True):
             areas[name] = self._arena[free : free + batch.bytes]
             free += batch.bytes
         self._peak = max(self._peak, exchange.staging_bytes)
-        live = _Live(transfer, tensors, slots, lane)
 
         send = self._arena[free : free + exchange.send_ranks.bytes]
         live.read(exchange.send_ranks, send)
@@ -280,49 +284,3 @@ def _slots(placement: Placement | NDArray[np.int64], ranks: int, layers: int) ->
     if slots.ndim != 2 or slots.shape[0] < layers:
         raise InputError(f"slots [at least {layers} layers, experts]", f"{slots.shape}", "placement")
     return slots
-
-
-class _Live:
-    """Live storage of a layer on this rank, addressed by the rows of a piece table."""
-
-    def __init__(self, transfer: Transfer, tensors: list[ExpertTensor], slots: int, lane: int) -> None:
-        self._pieces, self._tensors, self._slots, self._lane = transfer.pieces, tensors, slots, lane
-
-    def _view(self, row: int, column: int) -> Tensor:
-        """Live storage of a piece at its source or at its target."""
-        piece = self._pieces[row].tolist()
-        tensor, slot = self._tensors[piece[TENSOR]], piece[column] % self._slots
-        view, low = tensor.views[slot], int(tensor.spec.held[self._lane, slot, 0])
-        assert view is not None
-        start, end = piece[START] - low, piece[END] - low
-        part: Tensor = view if end - start == view.numel() else view.view(-1)[start:end]
-        return part
-
-    @staticmethod
-    def _typed(area: Tensor, offset: int, like: Tensor) -> Tensor:
-        size = like.numel() * like.element_size()
-        typed: Tensor = area[offset : offset + size].view(like.dtype).view(like.shape)
-        return typed
-
-    def read(
-        self, batch: Batch, into: Tensor, arrived: Tensor | None = None, offsets: dict[int, int] | None = None
-    ) -> None:
-        """Copy pieces into a buffer: from live storage, or from `arrived` where `offsets` knows the row."""
-        with torch.no_grad():
-            for row, offset in zip(batch.rows.tolist(), batch.offsets.tolist(), strict=True):
-                if offsets is not None and arrived is not None and row in offsets:
-                    piece = self._pieces[row].tolist()
-                    size = (piece[END] - piece[START]) * self._tensors[piece[TENSOR]].spec.itemsize
-                    into[offset : offset + size].copy_(arrived[offsets[row] : offsets[row] + size])
-                else:
-                    view = self._view(row, SOURCE_SLOT)
-                    self._typed(into, offset, view).copy_(view)
-
-    def writes(self, batch: Batch, area: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Pair the live target of each piece of this lane with its staged bytes."""
-        pairs = []
-        for row, offset in zip(batch.rows.tolist(), batch.offsets.tolist(), strict=True):
-            if self._pieces[row, TARGET_LANE] == self._lane:
-                view = self._view(row, TARGET_SLOT)
-                pairs.append((view, self._typed(area, offset, view)))
-        return pairs

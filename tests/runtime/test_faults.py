@@ -136,6 +136,20 @@ def test_a_failed_vote_commits_nothing_of_its_layer_and_keeps_what_came_before(l
     assert same(before, after)
 
 
+def unsynchronized(rank):
+    """Rank 2 cannot bring its parameters up to date."""
+    job = Job(2, 2)
+    before = job.logical()
+    if rank == 2:
+        job.adapter.synchronize = lambda: 1 / 0
+    return refused(job, PLACEMENT, before)
+
+
+def test_a_failed_parameter_sync_is_heard_by_all():
+    for message in all_ok(run_ranks(4, unsynchronized)):
+        assert message.startswith("parameter sync: refused by rank 2: ZeroDivisionError")
+
+
 def dying(rank, when):
     """Rank 3 is lost before the first vote, before or inside a transfer, or does not come at all."""
     job = Job(2, 2, timeout=3.0)

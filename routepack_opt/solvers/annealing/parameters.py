@@ -82,7 +82,7 @@ class AnnealingParameters:
     levels : int
         N_T, temperatures, geometric from `hottest` to `coldest`.
     hottest, coldest : float
-        Temperatures relative to max(|E|, 1).
+        Temperatures relative to max(abs(E), 1).
     mix : Mix
         Kinds of moves.
     rule : {"annealing", "paper"}
