@@ -26,6 +26,7 @@ def metrics(plan: Plan) -> dict[str, float | None]:
     table = plan.snapshot.table if plan.snapshot is not None else {}
     mine, baseline = table.get("routepack") or {}, table.get("baseline") or {}
     result: dict[str, float | None] = {f"routepack/{key}": mine.get(key) for key in _TABLE_KEYS}
+    routing = plan.provenance.get("routing")
     joint, start = mine.get("joint"), baseline.get("joint")
     result |= {
         "routepack/joint_over_baseline": joint / start if joint is not None and start else None,
@@ -40,7 +41,7 @@ def metrics(plan: Plan) -> dict[str, float | None]:
         "routepack/experts_moved": plan.provenance.get("moves"),
         "routepack/bytes_moved": plan.provenance.get("bytes_moved"),
         "routepack/proposals": plan.provenance.get("proposals"),
-        "routepack/predicted": float(plan.provenance.get("routing") == "predicted"),
+        "routepack/predicted": None if routing is None else float(routing == "predicted"),
         "routepack/token_fill": plan.snapshot.fill if plan.snapshot is not None else None,
     }
     return result
