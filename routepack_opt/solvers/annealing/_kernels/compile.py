@@ -10,5 +10,5 @@ _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 
 kernel = njit(**_OPTIONS)
 
-# For what a step calls: a call passes every array of a state by value, which costs more than most of the work.
+# For what a step calls: a call passes every array of a state by value, which costs more than the work.
 inlined = njit(**_OPTIONS, forceinline=True)
