@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from routepack_opt.errors import InputError
+from routepack_opt.errors import FormatError, InputError
 from routepack_opt.problem import AttentionStage, LayoutRules, Problem, Topology
 from routepack_opt.window import Window
 
@@ -60,6 +61,14 @@ EqualSamples = Annotated[
 MaxSamples = Annotated[
     int | None, typer.Option("--max-samples-per-cell", help="Most samples in a cell.", **_RULES)
 ]
+SameCell = Annotated[
+    list[str] | None,
+    typer.Option("--same-cell", metavar="I,J,...", help="Samples that share a cell; repeatable.", **_RULES),
+]
+RowClass = Annotated[
+    Path | None,
+    typer.Option("--row-class", help="JSON list: a class per sample; rows hold one class.", **_RULES),
+]
 Oversize = Annotated[str, typer.Option(help="A sample over the cap: reject or alone.", **_RULES)]
 RowOrder = Annotated[str, typer.Option(help="Order of rows: none or largest_first.", **_RULES)]
 
@@ -89,6 +98,39 @@ def stages_of(
 
         return preset_stages(preset, capacity=capacity, tp=tp, cp=cp)
     return tuple(AttentionStage.parse(text) for text in texts or ())
+
+
+def tuples_of(texts: list[str] | None) -> tuple[tuple[int, ...], ...]:
+    """Read the tuples of ``--same-cell``.
+
+    Raises
+    ------
+    InputError
+        For text that is no list of sample numbers.
+    """
+    try:
+        return tuple(tuple(int(part) for part in text.split(",")) for text in texts or ())
+    except ValueError as error:
+        raise InputError("sample numbers like 0,1", str(error), "--same-cell") from error
+
+
+def classes_of(path: Path | None) -> tuple[int, ...] | None:
+    """Read the file of ``--row-class``.
+
+    Raises
+    ------
+    FormatError
+        For a file that is no JSON list.
+    """
+    if path is None:
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FormatError("a JSON list with a class per sample", str(error), str(path)) from error
+    if not isinstance(found, list):
+        raise FormatError("a JSON list with a class per sample", type(found).__name__, str(path))
+    return tuple(found)
 
 
 def problem_of(

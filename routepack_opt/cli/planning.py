@@ -44,6 +44,8 @@ def plan_window(
     row_multiple: o.RowMultiple = 1,
     equal_samples_per_slot: o.EqualSamples = False,
     max_samples_per_cell: o.MaxSamples = None,
+    same_cell: o.SameCell = None,
+    row_class: o.RowClass = None,
     oversize: o.Oversize = "reject",
     row_order: o.RowOrder = "none",
     seed: o.Seed = 0,
@@ -83,6 +85,8 @@ def plan_window(
         row_multiple=row_multiple,
         equal_samples_per_slot=equal_samples_per_slot,
         max_samples_per_cell=max_samples_per_cell,
+        same_cell=o.tuples_of(same_cell),
+        row_class=o.classes_of(row_class),
         oversize=oversize,  # type: ignore[arg-type]
         row_order=row_order,  # type: ignore[arg-type]
     )

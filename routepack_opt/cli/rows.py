@@ -1,4 +1,4 @@
-"""`routepack certify`: the row count and its proof."""
+"""`routepack certify` and `routepack export`: the row count, its proof, and its model for other solvers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _SOLVED = ("certified", "best_known")
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
+    """Add the commands to the application."""
     app.command("certify")(certify)
+    app.command("export")(export)
 
 
 def certify(
@@ -34,6 +35,8 @@ def certify(
     row_multiple: o.RowMultiple = 1,
     equal_samples_per_slot: o.EqualSamples = False,
     max_samples_per_cell: o.MaxSamples = None,
+    same_cell: o.SameCell = None,
+    row_class: o.RowClass = None,
     oversize: o.Oversize = "reject",
     time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds.")] = 10.0,
     check: Annotated[Path | None, typer.Option("--check", help="Check this certificate instead.")] = None,
@@ -52,13 +55,17 @@ def certify(
         row_multiple=row_multiple,
         equal_samples_per_slot=equal_samples_per_slot,
         max_samples_per_cell=max_samples_per_cell,
+        same_cell=o.tuples_of(same_cell),
+        row_class=o.classes_of(row_class),
         oversize=oversize,  # type: ignore[arg-type]
     )
     problem = _problem(file, dp, capacity, rules)
     if check is not None:
         _check(RowCertificate.load(check), problem, rerun, json)
         return
-    from routepack_opt.solvers.rows import certify_rows
+    from routepack_opt.solvers.rows import certify_rows, warm_up_rows
+
+    warm_up_rows()  # the time limit counts the proof, not the loading of kernels
 
     def tell(facts: dict[str, Any]) -> None:
         if err.is_terminal:
@@ -71,6 +78,28 @@ def certify(
     _print(certificate, json)
     if certificate.status not in _SOLVED:
         raise typer.Exit(3)
+
+
+def export(
+    file: Annotated[
+        Path, typer.Argument(help="Window file, or a bin-packing instance.", metavar="WINDOW|FILE.bpp")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")],
+    to: Annotated[str, typer.Option("--to", help="mps, lp, cpsat or bpplib.")],
+    rows: Annotated[int, typer.Option("--rows", help="Rows whose feasibility is asked.")] = 1,
+    dp: Annotated[int | None, typer.Option("--dp", help="Data-parallel slots D (1 for an instance).")] = None,
+    capacity: o.Capacity = None,
+    length_multiple: o.LengthMultiple = 1,
+) -> None:
+    """Write the question whether a window fits so many rows, for another solver.
+
+    Example: routepack export window.npz --dp 8 --capacity 2048 --rows 6 --to mps -o rows.mps
+    """
+    from routepack_opt.models.rows.export import export_rows
+
+    problem = _problem(file, dp, capacity, LayoutRules(length_multiple=length_multiple))
+    export_rows(problem, rows, to, output)
+    out.print(f"written to {output}")
 
 
 def _problem(file: Path, dp: int | None, capacity: int | None, rules: LayoutRules) -> Problem:
