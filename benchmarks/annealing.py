@@ -169,7 +169,7 @@ def sweep(proposals: int) -> list[dict[str, Any]]:
         Mix(near=100, any=800),
         Mix(near=400, any=500),
         Mix(near=900, any=50, move=50),
-        Mix(pair=100),
+        Mix(any=116, pair=100),
         Mix(reach=4),
         Mix(reach=64),
         Mix(guided=400),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -100,37 +102,46 @@ def stages_of(
     return tuple(AttentionStage.parse(text) for text in texts or ())
 
 
-def tuples_of(texts: list[str] | None) -> tuple[tuple[int, ...], ...]:
-    """Read the tuples of ``--same-cell``.
+def rules_of(given: Mapping[str, Any]) -> LayoutRules:
+    """Build the layout rules from a command's own options, which have the rules' names.
 
     Raises
     ------
     InputError
-        For text that is no list of sample numbers.
+        Naming the rule.
     """
+    values = {rule.name: given[rule.name] for rule in fields(LayoutRules) if rule.name in given}
+    values["same_cell"] = _tuples(values.get("same_cell"))
+    values["row_class"] = _classes(values.get("row_class"))
+    return LayoutRules(**values)
+
+
+def _tuples(texts: list[str] | None) -> tuple[tuple[int, ...], ...]:
     try:
         return tuple(tuple(int(part) for part in text.split(",")) for text in texts or ())
     except ValueError as error:
         raise InputError("sample numbers like 0,1", str(error), "--same-cell") from error
 
 
-def classes_of(path: Path | None) -> tuple[int, ...] | None:
-    """Read the file of ``--row-class``.
+def _classes(path: Path | None) -> tuple[int, ...] | None:
+    return None if path is None else tuple(read_json_list(path, "a class per sample"))
+
+
+def read_json_list(path: Path, what: str) -> list[Any]:
+    """Read a file that holds one JSON list.
 
     Raises
     ------
     FormatError
-        For a file that is no JSON list.
+        Saying `what` the list should have held.
     """
-    if path is None:
-        return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise FormatError("a JSON list with a class per sample", str(error), str(path)) from error
+        raise FormatError(f"a JSON list: {what}", str(error), str(path)) from error
     if not isinstance(found, list):
-        raise FormatError("a JSON list with a class per sample", type(found).__name__, str(path))
-    return tuple(found)
+        raise FormatError(f"a JSON list: {what}", type(found).__name__, str(path))
+    return found
 
 
 def problem_of(

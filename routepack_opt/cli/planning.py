@@ -17,7 +17,7 @@ from routepack_opt.errors import InfeasibleError, NoLayoutError
 from routepack_opt.layout import Layout
 from routepack_opt.planner import Budget, plan, warm_up
 from routepack_opt.plans import Plan
-from routepack_opt.problem import LayoutRules, Topology
+from routepack_opt.problem import Topology
 from routepack_opt.solvers.annealing.parameters import AnnealingParameters
 from routepack_opt.window import Window
 
@@ -76,20 +76,8 @@ def plan_window(
 
     Example: routepack plan window.npz --dp 8 --ep 8 --capacity 2048 --stage mla:2:2 --deadline 1
     """
+    rules = o.rules_of(locals())
     size = o.needed(capacity, "--capacity")
-    rules = LayoutRules(
-        length_multiple=length_multiple,
-        cell_multiple=cell_multiple,
-        pad_routing=pad_routing,
-        min_rows=min_rows,
-        row_multiple=row_multiple,
-        equal_samples_per_slot=equal_samples_per_slot,
-        max_samples_per_cell=max_samples_per_cell,
-        same_cell=o.tuples_of(same_cell),
-        row_class=o.classes_of(row_class),
-        oversize=oversize,  # type: ignore[arg-type]
-        row_order=row_order,  # type: ignore[arg-type]
-    )
     stages = o.stages_of(stage, model, size, tp, cp)
     problem = o.problem_of(Window.load(window), Topology(dp, ep, edp_shards), size, stages, rules)
     asked: dict[str, Any] = {
@@ -99,7 +87,9 @@ def plan_window(
         "method": method,
         "refine_placement": refine_placement,
         "threads": threads,
-        "own": None if own is None else _own(own),
+        "own": None
+        if own is None
+        else Layout.from_cells(o.read_json_list(own, "cells[row][slot] of sample ids")),
         "previous": None if previous is None else Plan.load(previous),
     }
     with _Watch(quiet=json or not err.is_terminal) as watch:
@@ -119,15 +109,7 @@ def plan_window(
 
 
 def _own(path: Path) -> Layout:
-    import json
-
-    from routepack_opt.errors import FormatError
-
-    try:
-        cells = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FormatError("JSON lists cells[row][slot] of sample ids", str(error), str(path)) from error
-    return Layout.from_cells(cells)
+    return Layout.from_cells(o.read_json_list(path, "cells[row][slot] of sample ids"))
 
 
 class _Watch:

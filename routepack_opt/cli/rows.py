@@ -48,17 +48,7 @@ def certify(
 
     Example: routepack certify window.npz --dp 8 --capacity 2048 -o cert.json
     """
-    rules = LayoutRules(
-        length_multiple=length_multiple,
-        cell_multiple=cell_multiple,
-        min_rows=min_rows,
-        row_multiple=row_multiple,
-        equal_samples_per_slot=equal_samples_per_slot,
-        max_samples_per_cell=max_samples_per_cell,
-        same_cell=o.tuples_of(same_cell),
-        row_class=o.classes_of(row_class),
-        oversize=oversize,  # type: ignore[arg-type]
-    )
+    rules = o.rules_of(locals())
     problem = _problem(file, dp, capacity, rules)
     if check is not None:
         _check(RowCertificate.load(check), problem, rerun, json)

@@ -5,7 +5,8 @@ rows; the deadline holds, counted from the call once kernels are ready; the plan
 """
 
 from routepack_opt.planner.config import PlannerConfig, SearchConfig
-from routepack_opt.planner.pipeline import default_budget, plan
+from routepack_opt.planner.entry import plan
+from routepack_opt.planner.pipeline import default_budget
 from routepack_opt.planner.service import Planner
 from routepack_opt.planner.warmup import warm_up
 from routepack_opt.solvers.annealing.parameters import AnnealingParameters, Budget, Mix

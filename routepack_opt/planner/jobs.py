@@ -13,7 +13,7 @@ from typing import Any
 from routepack_opt.errors import RoutePackError
 from routepack_opt.placement import Placement
 from routepack_opt.planner.config import PlannerConfig
-from routepack_opt.planner.pipeline import plan
+from routepack_opt.planner.entry import plan
 from routepack_opt.planner.request import OwnLayout
 from routepack_opt.planner.timeline import Timeline
 from routepack_opt.planner.worth import cannot_pay

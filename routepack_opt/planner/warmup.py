@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from routepack_opt.planner.pipeline import plan
+from routepack_opt.planner.entry import plan
 from routepack_opt.problem import LayoutRules, Problem, Topology
 from routepack_opt.solvers.annealing.parameters import Budget
 from routepack_opt.solvers.placing.warmup import warm_up as warm_up_placing
