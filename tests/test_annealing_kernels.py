@@ -259,3 +259,9 @@ def test_a_scripted_chain_in_one_go_ends_the_same(monkeypatch):
     assert (best_cell.tolist(), int(best_score[0])) == ([0, 2, 1, 3], 60)
     assert counts.tolist() == [6, 4]
     assert WORDS.tolist() == case.state.rng.tolist()
+
+
+def test_no_draw_reaches_the_bound_that_spares_the_logarithm():
+    from routepack_opt.solvers.annealing._kernels.random import LARGEST
+
+    assert -math.log(2.0**-53) < LARGEST  # the least that `unit` returns
