@@ -22,7 +22,7 @@ from routepack_opt.plans import Plan
 from routepack_opt.problem import Problem
 from routepack_opt.window import Window
 
-Source = Window | Problem | Callable[[], Window]
+Source = Window | Problem | Callable[[], Window | Problem]
 Previous = Plan | Placement | Literal["auto"] | None
 
 
