@@ -1,0 +1,97 @@
+"""Megatron-Core: a packing scheduler for `megatron.core.datasets.data_schedule`.
+
+Guarantees: every rank returns the same groups, planned or not; row r on a data-parallel slot is one list on
+all context-parallel ranks of that slot; what cannot be planned is scheduled by the class derived from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from routepack_opt.errors import InputError
+from routepack_opt.integrations.own import Once, upstream
+from routepack_opt.integrations.seam import Seam
+from routepack_opt.planner.agreement import Gather
+
+#: Version whose contract this module was written for; no release up to 0.19.2 has the scheduler.
+READ_FROM = "Megatron-LM d98e8a64 (core 0.20.0)"
+
+Groups = list[list[list[int]]]
+
+
+def packing_scheduler(
+    seam: Seam,
+    base: type | None = None,
+    *,
+    gather: Gather | None = None,
+    rank: int = 0,
+    routing: Callable[[Sequence[int]], Any] | None = None,
+) -> type:
+    """Return a scheduler class to put into `scheduler_map`.
+
+    Parameters
+    ----------
+    seam : Seam
+        Where to plan.
+    base : type, optional
+        The scheduler to derive from and to fall back to; `DpBalancedScheduler` when left out.
+    gather : callable, optional
+        All-gather of bytes over the ranks that schedule, such as
+        :func:`routepack_opt.integrations.collective.gather_over`. Rank 0 plans and all take its plan.
+    rank : int
+        This rank in that group.
+    routing : callable, optional
+        Takes the ids and returns their replay or counts; needed on the rank that plans.
+
+    Raises
+    ------
+    InputError
+        Without `gather` every rank plans for itself, so the search must be reproducible: it needs
+        ``search.proposals`` and no deadline.
+    """
+    search = seam.planner.config.search
+    if gather is None and (search.proposals is None or search.deadline is not None):
+        found = f"deadline {search.deadline}, proposals {search.proposals}"
+        remedy = (
+            "Give gather and rank, so that one rank plans; or set deadline to null and proposals to a number"
+        )
+        raise InputError("a plan that is the same on all ranks", found, "search", remedy)
+    parent: Any = base or upstream("megatron.core.datasets.data_schedule", "DpBalancedScheduler")
+
+    class RoutePackScheduler(parent):  # type: ignore[misc]
+        """Schedules samples by plan."""
+
+        def get_groups_and_subsamples(self, sample_id_seqlens: Sequence[tuple[int, int]]) -> Groups:
+            """Return ``[row][dcp_rank]`` lists of sample ids."""
+            call = Once(lambda: parent.get_groups_and_subsamples(self, sample_id_seqlens))
+            ids = [int(sample) for sample, _ in sample_id_seqlens]
+            own = Once(lambda: _slots(call(), ids, self.cp_size))
+            cells = None
+            if gather is None or rank == 0:
+                found = seam.plan(
+                    [int(length) for _, length in sample_id_seqlens],
+                    dp=self.dp_size,
+                    capacity=self.max_seqlen_per_dp_cp_rank * self.cp_size,
+                    routing=None if routing is None else lambda: routing(ids),
+                    own=own,
+                    row_multiple=self.microbatch_group_size_per_vp_stage or 1,
+                    max_samples_per_cell=getattr(self, "max_num_seqs", None),
+                )
+                cells = None if found is None else found
+            if gather is not None:
+                agreed = seam.planner.agree(cells, gather)
+                cells = agreed if agreed.rung not in ("own", "none") else None
+            if cells is None:
+                return call()  # type: ignore[no-any-return]
+            return [
+                [[ids[i] for i in cell] for cell in row for _ in range(self.cp_size)] for row in cells.cells
+            ]
+
+    return RoutePackScheduler
+
+
+def _slots(groups: Groups, ids: list[int], cp: int) -> Groups:
+    """Return the cells of the trainer's own groups by position."""
+    position = {sample: i for i, sample in enumerate(ids)}
+    return [[[position[i] for i in cell] for cell in row[::cp]] for row in groups]

@@ -1,0 +1,143 @@
+"""OpenRLHF: `balance_experiences` on the driver, `setup_dynamic_batch` of the workers' replay buffer.
+
+Guarantees: the trainer's own functions run; a plan only says which samples share a rank and a microbatch.
+Loss scales and optimizer steps are computed by the trainer from the planned microbatches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from routepack_opt.integrations.dispatch import plan_dispatch, step_windows
+from routepack_opt.integrations.own import Groups, swap
+from routepack_opt.integrations.rowids import FIELD, all_agree, rows_of
+from routepack_opt.integrations.seam import Seam
+
+#: Version whose contract this module was written for.
+READ_FROM = "OpenRLHF 0.11.2 and 3c3be623 (0.11.0)"
+
+
+def balance_experiences(
+    seam: Seam, own: Callable[..., Any], *, counts: Callable[[Any], Any] | None = None, tools: Any = None
+) -> Callable[..., Any]:
+    """Return a replacement of `balance_experiences`: one Experience for every rank.
+
+    Parameters
+    ----------
+    seam : Seam
+        Where to plan.
+    own : callable
+        The trainer's function; it deals the samples out first: every optimizer step keeps its samples.
+    counts : callable, optional
+        Takes the single-sample experiences and returns counts [N, L, E]; OpenRLHF carries no routing.
+    tools : module, optional
+        `openrlhf.trainer.ppo_utils.experience`.
+    """
+
+    def balance(experiences: Any, args: Any) -> Any:
+        dealt = own(experiences, args)
+        seam.begin()
+        try:
+            module = tools if tools is not None else import_module("openrlhf.trainer.ppo_utils.experience")
+            samples = [one for part in dealt for one in module.split_experience_batch(part)]
+            lengths = [int(sample.total_length) for sample in samples]
+            read = None if counts is None else np.asarray(counts(samples))
+            found = plan_dispatch(
+                seam,
+                lengths,
+                step_windows(len(samples), int(args.train.batch_size), len(dealt)),
+                routing=None if read is None else lambda part: read[part],
+            )
+            if found is None:
+                return dealt
+            return [module.make_experience_batch(_marked(samples, found, slot)) for slot in found.slots]
+        except Exception as error:
+            seam.fail(error)
+            return dealt
+
+    return balance
+
+
+def _marked(samples: Sequence[Any], found: Any, slot: Sequence[int]) -> list[Any]:
+    """Return a rank's samples, each with its row in `info`, which the trainer carries along."""
+    import torch
+
+    for i in slot:
+        samples[i].info = {**samples[i].info, FIELD: torch.as_tensor(found.column[i].copy())}
+    return [samples[i] for i in slot]
+
+
+def setup_dynamic_batch(own: Callable[..., Any], module: Any = None) -> Callable[..., Any]:
+    """Return a replacement of `NaiveReplayBuffer.setup_dynamic_batch`.
+
+    Parameters
+    ----------
+    own : callable
+        The trainer's method. It counts and cuts microbatches by two functions of its module, which answer by
+        plan while it runs.
+    module : module, optional
+        `openrlhf.trainer.ppo_utils.replay_buffer`.
+    """
+
+    def setup(self: Any, strategy: Any) -> Any:
+        buffer = module if module is not None else import_module("openrlhf.trainer.ppo_utils.replay_buffer")
+        held = [item.info.pop(FIELD, None) for item in self.items]
+        group = strategy.ds_device_mesh["dp"].get_group()
+        steps = _steps(held, strategy.args)
+        agreed = all_agree(steps is not None, group)
+        if steps is None or not agreed:
+            return own(self, strategy)
+        with _answering(buffer, steps):
+            return own(self, strategy)
+
+    return setup
+
+
+def _steps(held: Sequence[Any], args: Any) -> list[Groups] | None:
+    """Return the rows of every optimizer step, by position in the step."""
+    if not held or any(each is None for each in held):
+        return None
+    column = np.stack([np.asarray(each.cpu()) for each in held])
+    limit = args.train.max_tokens_per_gpu * args.ds.ring_attn_size * args.ds.tensor_parallel_size
+    steps: list[Groups] = []
+    start = 0
+    for w in np.unique(column[:, 0]):
+        where = np.flatnonzero(column[:, 0] == w)
+        rows = rows_of(column[where], int(limit))
+        if rows is None or not np.array_equal(where, np.arange(start, start + len(where))):
+            return None
+        steps.append(rows)
+        start += len(where)
+    return steps
+
+
+@contextmanager
+def _answering(buffer: Any, steps: list[Groups]) -> Any:
+    """Let the two functions that a buffer asks answer by plan, step after step."""
+    names = ("get_minimum_num_micro_batch_size", "get_seqlen_balanced_partitions")
+    kept = {name: getattr(buffer, name) for name in names}
+    counted, cut = iter(steps), iter(steps)
+    buffer.get_minimum_num_micro_batch_size = lambda *args, **kwargs: len(next(counted))
+    buffer.get_seqlen_balanced_partitions = lambda *args, **kwargs: [list(row) for row in next(cut)]
+    try:
+        yield
+    finally:
+        for name in names:
+            setattr(buffer, name, kept[name])
+
+
+def install_driver(seam: Seam, **options: Any) -> None:
+    """Put planned dealing into OpenRLHF; call it in the process of the trainer."""
+    trainer = import_module("openrlhf.trainer.ppo_trainer")
+    swap(trainer, "balance_experiences", lambda own: balance_experiences(seam, own, **options))
+
+
+def install_worker() -> None:
+    """Let this worker's replay buffer run planned rows; call it in every worker."""
+    buffer = import_module("openrlhf.trainer.ppo_utils.replay_buffer")
+    swap(buffer.NaiveReplayBuffer, "setup_dynamic_batch", setup_dynamic_batch)

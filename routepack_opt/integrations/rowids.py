@@ -1,0 +1,110 @@
+"""A column that tells every sample's row, for trainers that dispatch samples and pack again on each rank.
+
+Guarantees: a rank either finds all planned rows of its samples, in the planned order, or none; with
+:func:`all_agree` the ranks of a group decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from routepack_opt.arrays import IntArray
+from routepack_opt.layout import Layout
+
+#: Name of the column in the trainer's batch.
+FIELD = "routepack_row"
+
+#: What the column holds for every sample: its window, its row there, the window's rows, its fullest cell.
+WIDTH = 4
+
+
+def row_column(layouts: Sequence[Layout], windows: Sequence[Sequence[int]], lengths: Any) -> IntArray:
+    """Return the column of a batch.
+
+    Parameters
+    ----------
+    layouts : sequence of Layout
+        One for each window.
+    windows : sequence of sequences of int
+        Batch positions of the samples of every window, in the order that the window was planned in.
+    lengths : array_like of int, shape (N,)
+        Tokens of every sample of the batch; each window's fullest cell is measured with them.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (N, 4)
+        Zero for samples outside the windows.
+    """
+    tokens = np.asarray(lengths, np.int64)
+    column = np.zeros((tokens.size, WIDTH), np.int64)
+    for w, (layout, window) in enumerate(zip(layouts, windows, strict=True)):
+        where = np.asarray(window, np.int64)
+        filled = np.bincount(layout.cell_of_sample, weights=tokens[where])
+        column[where, 0], column[where, 1] = w, layout.cell_of_sample // layout.dp
+        column[where, 2], column[where, 3] = layout.rows, int(filled.max())
+    return column
+
+
+def slots_of(layouts: Sequence[Layout], windows: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return the batch positions of every slot, window by window and row by row."""
+    dp = layouts[0].dp
+    parts: list[list[int]] = [[] for _ in range(dp)]
+    for layout, window in zip(layouts, windows, strict=True):
+        for row in layout.cells:
+            for slot, cell in enumerate(row):
+                parts[slot].extend(int(window[i]) for i in cell)
+    return parts
+
+
+def rows_of(column: Any, capacity: int | None = None) -> list[list[int]] | None:
+    """Return the planned rows among the samples of one rank.
+
+    Parameters
+    ----------
+    column : array_like of int, shape (n, 4), or None
+        The rank's part of :func:`row_column`; None where the trainer's batch has none.
+    capacity : int, optional
+        Tokens that this pass allows in a cell.
+
+    Returns
+    -------
+    list of lists of int, or None
+        Positions of every row's samples, window by window and row by row; None when a sample was not planned,
+        a row has no sample here, or a cell of any rank is over `capacity`.
+    """
+    table = None if column is None else np.asarray(column, np.int64)
+    if (
+        table is None
+        or table.ndim != 2
+        or table.shape[1] != WIDTH
+        or not len(table)
+        or (table[:, 2] < 1).any()
+    ):
+        return None
+    if capacity is not None and int(table[:, 3].max()) > capacity:
+        return None
+    groups: list[list[int]] = []
+    for window in np.unique(table[:, 0]):
+        mine = np.flatnonzero(table[:, 0] == window)
+        rows, wanted = table[mine, 1], int(table[mine[0], 2])
+        if not np.array_equal(np.unique(rows), np.arange(wanted)):
+            return None
+        groups += [mine[rows == r].tolist() for r in range(wanted)]
+    return groups
+
+
+def all_agree(ok: bool, group: Any = None) -> bool:
+    """Say whether every rank of a process group says yes; a collective call where torch.distributed runs."""
+    import torch
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        return ok
+    on_gpu = "nccl" in str(dist.get_backend(group))
+    device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+    flag = torch.tensor([int(ok)], device=device)
+    dist.all_reduce(flag, op=dist.ReduceOp.MIN, group=group)
+    return bool(flag.item())
