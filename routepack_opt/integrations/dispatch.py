@@ -28,7 +28,7 @@ class Dispatch:
     ----------
     slots : list of D lists of int
         Batch positions of every slot, step by step and row by row.
-    column : numpy.ndarray of int64, shape (N, 4)
+    column : numpy.ndarray of int64, shape (N, 5)
         Rows by batch position (before reordering), see :mod:`routepack_opt.integrations.rowids`.
     """
 

@@ -89,7 +89,7 @@ def setup_dynamic_batch(own: Callable[..., Any], module: Any = None) -> Callable
         held = [item.info.pop(FIELD, None) for item in self.items]
         group = strategy.ds_device_mesh["dp"].get_group()
         steps = _steps(held, strategy.args)
-        agreed = all_agree(steps is not None, group)
+        agreed = all_agree(None if steps is None else [row for step in steps for row in step], group)
         if steps is None or not agreed:
             return own(self, strategy)
         with _answering(buffer, steps):

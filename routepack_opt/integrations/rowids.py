@@ -1,7 +1,7 @@
 """A column that tells every sample's row, for trainers that dispatch samples and pack again on each rank.
 
-Guarantees: a rank either finds all planned rows of its samples, in the planned order, or none; with
-:func:`all_agree` the ranks of a group decide alike.
+Guarantees: a rank either finds all planned rows of its samples, whole and in the planned order, or none; with
+:func:`all_agree` the ranks of a group decide alike, and for the same number of rows.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from routepack_opt.layout import Layout
 #: Name of the column in the trainer's batch.
 FIELD = "routepack_row"
 
-#: What the column holds for every sample: its window, its row there, the window's rows, its fullest cell.
-WIDTH = 4
+#: What the column holds for every sample: its window, its row there; of the window the rows and the tokens of
+#: the fullest cell; and how many samples of the window its slot has.
+WIDTH = 5
 
 
 def row_column(layouts: Sequence[Layout], windows: Sequence[Sequence[int]], lengths: Any) -> IntArray:
@@ -35,7 +36,7 @@ def row_column(layouts: Sequence[Layout], windows: Sequence[Sequence[int]], leng
 
     Returns
     -------
-    numpy.ndarray of int64, shape (N, 4)
+    numpy.ndarray of int64, shape (N, 5)
         Zero for samples outside the windows.
     """
     tokens = np.asarray(lengths, np.int64)
@@ -45,6 +46,8 @@ def row_column(layouts: Sequence[Layout], windows: Sequence[Sequence[int]], leng
         filled = np.bincount(layout.cell_of_sample, weights=tokens[where])
         column[where, 0], column[where, 1] = w, layout.cell_of_sample // layout.dp
         column[where, 2], column[where, 3] = layout.rows, int(filled.max())
+        slot = layout.cell_of_sample % layout.dp
+        column[where, 4] = np.bincount(slot)[slot]
     return column
 
 
@@ -64,7 +67,7 @@ def rows_of(column: Any, capacity: int | None = None) -> list[list[int]] | None:
 
     Parameters
     ----------
-    column : array_like of int, shape (n, 4), or None
+    column : array_like of int, shape (n, 5), or None
         The rank's part of :func:`row_column`; None where the trainer's batch has none.
     capacity : int, optional
         Tokens that this pass allows in a cell.
@@ -72,8 +75,8 @@ def rows_of(column: Any, capacity: int | None = None) -> list[list[int]] | None:
     Returns
     -------
     list of lists of int, or None
-        Positions of every row's samples, window by window and row by row; None when a sample was not planned,
-        a row has no sample here, or a cell of any rank is over `capacity`.
+        Positions of every row's samples, window by window and row by row; None when a sample was not planned
+        or is missing, or a cell of any rank is over `capacity`.
     """
     table = None if column is None else np.asarray(column, np.int64)
     if (
@@ -90,21 +93,31 @@ def rows_of(column: Any, capacity: int | None = None) -> list[list[int]] | None:
     for window in np.unique(table[:, 0]):
         mine = np.flatnonzero(table[:, 0] == window)
         rows, wanted = table[mine, 1], int(table[mine[0], 2])
-        if not np.array_equal(np.unique(rows), np.arange(wanted)):
+        if len(mine) != table[mine[0], 4] or not np.array_equal(np.unique(rows), np.arange(wanted)):
             return None
         groups += [mine[rows == r].tolist() for r in range(wanted)]
     return groups
 
 
-def all_agree(ok: bool, group: Any = None) -> bool:
-    """Say whether every rank of a process group says yes; a collective call where torch.distributed runs."""
+def all_agree(rows: Sequence[Any] | None, group: Any = None) -> bool:
+    """Say whether every rank of a process group has rows, and as many; a collective call.
+
+    Parameters
+    ----------
+    rows : sequence, or None
+        What this rank would run.
+    group : torch.distributed.ProcessGroup, optional
+        The default group when left out. Where torch.distributed does not run, the rank decides alone.
+    """
     import torch
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_initialized()):
-        return ok
+        return rows is not None
     on_gpu = "nccl" in str(dist.get_backend(group))
     device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
-    flag = torch.tensor([int(ok)], device=device)
-    dist.all_reduce(flag, op=dist.ReduceOp.MIN, group=group)
-    return bool(flag.item())
+    number = 0 if rows is None else len(rows)
+    extremes = torch.tensor([number, -number], device=device)
+    dist.all_reduce(extremes, op=dist.ReduceOp.MIN, group=group)
+    fewest, most = int(extremes[0]), -int(extremes[1])
+    return fewest == most > 0

@@ -100,7 +100,7 @@ def token_batches(base: type) -> type:
             super().__init__(data, max_tokens_per_microbatch)
             held = data.get(FIELD)
             rows = rows_of(None if held is None else held.cpu())
-            if all_agree(rows is not None) and rows is not None:
+            if all_agree(rows) and rows is not None:
                 self._microbatches = rows
                 self._num_padding_microbatches = 0
 

@@ -25,11 +25,12 @@ def test_a_slot_finds_its_rows_in_order():
     ("column", "capacity"),
     [
         (None, None),
-        (np.zeros((0, 4)), None),
-        (np.zeros((3, 4)), None),
+        (np.zeros((0, 5)), None),
+        (np.zeros((3, 5)), None),
         (np.zeros((3, 2)), None),
-        ([[0, 0, 2, 9]], None),  # row 1 has no sample here
-        ([[0, 0, 1, 9]], 8),  # another rank's cell is over this pass's cap
+        ([[0, 0, 2, 9, 1]], None),  # row 1 has no sample here
+        ([[0, 0, 1, 9, 2]], None),  # a sample of the slot is missing
+        ([[0, 0, 1, 9, 1]], 8),  # another rank's cell is over this pass's cap
     ],
 )
 def test_what_is_not_whole_is_no_plan(column, capacity):
@@ -37,7 +38,7 @@ def test_what_is_not_whole_is_no_plan(column, capacity):
 
 
 def test_without_process_groups_a_rank_decides_alone():
-    assert all_agree(True) and not all_agree(False)
+    assert all_agree([[0]]) and not all_agree(None)
 
 
 def test_steps_are_the_pieces_that_the_trainer_cuts():

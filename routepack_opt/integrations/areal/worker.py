@@ -82,7 +82,7 @@ def allocate_synced(own: Callable[..., Groups]) -> Callable[..., Groups]:
         if planned is None:
             return own(mb_spec, lens, group=group)
         groups = planned.take(lens, mb_spec)
-        agreed = all_agree(groups is not None, group)
+        agreed = all_agree(groups, group)
         return groups if groups is not None and agreed else own(mb_spec, lens, group=group)
 
     return synced

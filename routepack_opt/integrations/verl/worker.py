@@ -43,7 +43,7 @@ def prepare_micro_batches(own: Callable[..., Any], tools: Any = None) -> Callabl
         tu = tools or import_module("verl.utils.tensordict_utils")
         rows = _planned_rows(data, tu, num_batches_divided_by, min_num_micro_batch)
         together = same_micro_num_in_dp and dp_group is not None
-        agreed = all_agree(rows is not None, dp_group) if together else rows is not None
+        agreed = all_agree(rows, dp_group) if together else rows is not None
         if rows is None or not agreed:
             return own(  # type: ignore[no-any-return]
                 data,
