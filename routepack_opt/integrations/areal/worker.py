@@ -25,6 +25,7 @@ class _Pass:
         self.column = column
         self.minibatches: list[list[int]] | None = None
         self.next = 0
+        self.given_up = False
 
     def take(self, lens: Sequence[int], spec: Any) -> Groups | None:
         """Return the groups of the next split, or None when it is not the one that was planned."""
@@ -79,11 +80,13 @@ def allocate_synced(own: Callable[..., Groups]) -> Callable[..., Groups]:
 
     def synced(mb_spec: Any, lens: Any, group: Any = None) -> Groups:
         planned = _pass.get()
-        if planned is None:
+        if planned is None or planned.given_up:
             return own(mb_spec, lens, group=group)
         groups = planned.take(lens, mb_spec)
-        agreed = all_agree(groups, group)
-        return groups if groups is not None and agreed else own(mb_spec, lens, group=group)
+        if all_agree(groups, group) and groups is not None:
+            return groups
+        planned.given_up = True  # on all ranks; AReaL's own function calls itself by this name
+        return own(mb_spec, lens, group=group)
 
     return synced
 
