@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from routepack_opt.errors import InputError
+from routepack_opt.errors import InputError, RoutePackError
 from routepack_opt.planner import Budget, plan
 from routepack_opt.problem import LayoutRules, Problem, Topology
 from routepack_opt.solvers.rows import certify_rows
@@ -64,12 +64,12 @@ def balanced_groups(
     problem = Problem(
         Window.from_lengths(scaled), Topology(groups), limit, (AttentionStage("work", 1.0),), rules
     )
-    found = (
-        plan(problem, budget=Budget(_PROPOSALS), baselines=False, rows=1) if groups <= len(exact) else None
-    )
     candidates = [sorted(map(sorted, own))] if own is not None else []
-    if found is not None and found.layout is not None and found.layout.rows == 1:
-        candidates.append([list(cell) for cell in found.layout.cells[0]])
+    try:
+        found = plan(problem, budget=Budget(_PROPOSALS), baselines=False, rows=1)
+        candidates.append([list(cell) for cell in found.cells[0]])
+    except RoutePackError:  # no such groups, or none found
+        pass
     if not candidates:
         raise InputError(f"values that fill {groups} groups", f"{len(exact)} values", "values")
     return min(candidates, key=lambda parts: max(sum(exact[i] for i in part) for part in parts))

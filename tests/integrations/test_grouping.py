@@ -49,7 +49,7 @@ def test_balanced_groups_are_never_worse_than_the_trainers():
     assert balanced_groups(values, 4, equal=True, own=groups) == balanced_groups(
         values, 4, equal=True, own=groups
     )
-    assert largest([3, 3, 3, 3], balanced_groups([3, 3, 3, 3], 2, own=[[0, 1], [2, 3]])) == 6
+    assert balanced_groups([3, 3, 3, 3], 3, equal=True, own=[[3, 0], [1], [2]]) == [[0, 3], [1], [2]]
 
 
 def test_too_few_values_are_refused():

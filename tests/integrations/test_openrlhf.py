@@ -1,4 +1,4 @@
-"""OpenRLHF 0.11.2: `balance_experiences(experiences, args)` and `NaiveReplayBuffer.setup_dynamic_batch(strategy)`.
+"""OpenRLHF 0.11.2: `balance_experiences(experiences, args)`, `NaiveReplayBuffer.setup_dynamic_batch`.
 
 Contract: one Experience per rank; a rank trains `batch_size / D` of its samples per optimizer step, in order;
 two functions of the buffer's module count and cut microbatches, everything else is computed from the cut.
@@ -144,7 +144,8 @@ def test_two_drivers_deal_alike():
 
 @pytest.fixture
 def real():
-    base = "openrlhf.trainer.ppo_utils.experience openrlhf.trainer.ppo_utils.replay_buffer openrlhf.utils.seqlen_balancing"
+    parts = ("trainer.ppo_utils.experience", "trainer.ppo_utils.replay_buffer", "utils.seqlen_balancing")
+    names = [f"openrlhf.{part}" for part in parts]
 
     def pad(sequences, side="left", value=0, stack=False):
         width = max(s.shape[-1] for s in sequences)
@@ -152,9 +153,9 @@ def real():
         return torch.stack(padded) if stack else torch.cat(padded)
 
     with checkout(
-        "openrlhf", "openrlhf", base.split(), {"openrlhf.utils.utils": {"zero_pad_sequences": pad}}
+        "openrlhf", "openrlhf", names, {"openrlhf.utils.utils": {"zero_pad_sequences": pad}}
     ) as load:
-        yield [load(name) for name in base.split()]
+        yield [load(name) for name in names]
 
 
 def test_the_real_dealing_and_buffer_run_planned_rows(real, monkeypatch):

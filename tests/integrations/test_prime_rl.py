@@ -1,4 +1,4 @@
-"""prime-rl 0.8.0 (559b4477): `prepare_batch(rollouts, seq_len, workers, bin_cost, multiple) -> [worker][row]`.
+"""prime-rl 0.8.0 (559b4477): `prepare_batch(rollouts, seq_len, workers, bin_cost, multiple)`: [worker][row].
 
 Contract: as many microbatches for every worker; at each row all workers have one modality; no microbatch over
 `seq_len`; the trainer's own functions build the microbatches.
@@ -98,8 +98,8 @@ def test_the_grid_is_the_plan():
 
 
 def test_padding_of_a_microbatch_stays_under_the_cap():
-    here, sizes = seam(DP, CAPACITY), lengths(24, CAPACITY - 4)
-    grid = run(here, rollouts(sizes, routed=False), multiple=8)
+    here = seam(DP, CAPACITY)
+    grid = run(here, rollouts([50] * 8, routed=False), multiple=8)
     assert here.outcomes == {"planned": 1}
     assert all(
         len(batch.input_ids) % 8 == 0 and len(batch.input_ids) <= CAPACITY

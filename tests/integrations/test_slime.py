@@ -89,8 +89,10 @@ def test_the_pipeline_divides_the_rows():
 
 def test_a_sample_over_the_cap_stands_alone():
     sizes = [150, *lengths(11, CAPACITY)]
-    (cells,) = cells_of(run(DpSchedule(seam(DP, CAPACITY), fake), sizes, 12))
+    here = seam(DP, CAPACITY)
+    (cells,) = cells_of(run(DpSchedule(here, fake), sizes, 12))
     check_grid(cells, sizes, CAPACITY, DP, alone={0})
+    assert here.outcomes == {"planned": 1}
 
 
 def test_faults_run_the_own_schedule():

@@ -199,11 +199,10 @@ class Meta:
 def balance_meta(here, sizes, own=lambda self, batch, metrics, **kwargs: batch, trainer=TRAINER, **more):
     store, metrics = {}, {}
 
-    def put(keys, partition_id, fields):
+    def put(keys, partition_id, values):
         assert partition_id == "train"
-        store.update(zip(keys, fields[FIELD], strict=True))
+        store.update(zip(keys, values[FIELD], strict=True))
 
-    pytest.importorskip("tensordict")
     meta = balance_batch_meta(here, own, put=put, **more)(trainer, Meta(sizes, ["input_ids"]), metrics)
     return meta, store, metrics
 
@@ -247,14 +246,14 @@ def test_partitions_are_never_more_uneven():
 
 @pytest.fixture
 def real():
-    base = (
-        "verl.utils.seqlen_balancing verl.utils.tensordict_utils verl.utils.py_functional verl.utils.device"
+    parts = "utils.seqlen_balancing utils.tensordict_utils utils.py_functional utils.device protocol"
+    parts += (
+        " utils.transferqueue_utils workers.engine.utils trainer.ppo.ray_trainer trainer.ppo.v1.trainer_base"
     )
-    more = "verl.workers.engine.utils verl.protocol verl.trainer.ppo.ray_trainer verl.trainer.ppo.v1.trainer_base"
     stubs = {name: {} for name in ("omegaconf", "torchdata", "tqdm", "hydra")}
     stubs["verl.utils.import_utils"] = {"deprecated": lambda *args, **kwargs: lambda kind: kind}
     stubs["transfer_queue"] = {"KVBatchMeta": Meta, "BatchMeta": type("BatchMeta", (), {})}
-    names = [*base.split(), *more.split(), "verl.utils.transferqueue_utils"]
+    names = [f"verl.{part}" for part in parts.split()]
     with checkout("verl", "verl", names, stubs, needs=["tensordict"]) as load:
         yield load
 
@@ -303,7 +302,7 @@ def test_the_real_metadata_trainer_runs_planned_rows(real):
     )
     here, sizes = seam(DP, CAPACITY), lengths(32, CAPACITY)
     kk = real("verl.utils.seqlen_balancing").get_seqlen_balanced_partitions
-    meta, store, metrics = balance_meta(here, sizes, kinds[0]._balance_batch, self, partitions=kk)
+    meta, store, _ = balance_meta(here, sizes, kinds[0]._balance_batch, self, partitions=kk)
     assert here.outcomes == {"planned": 2} and len(store) == 32
     values = proto([sizes[int(key)] for key in meta.keys])
     values["input_ids"] = torch.tensor([[int(key)] for key in meta.keys])

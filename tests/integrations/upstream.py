@@ -21,7 +21,7 @@ import pytest
 class Stub(ModuleType):
     """A module that has every name."""
 
-    __path__ = []
+    __path__ = ()
 
     def __getattr__(self, name):
         if name.startswith("__"):

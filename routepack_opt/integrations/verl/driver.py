@@ -74,22 +74,27 @@ def balance_batch_meta(
     window: int | None = None,
     counts: Callable[[Any], Any] | None = None,
     partitions: Partitions | None = None,
-    put: Callable[..., Any] | None = None,
+    put: Callable[[list[str], str, dict[str, Any]], None] | None = None,
 ) -> Callable[..., Any]:
     """Return a replacement of the V1 trainer's `_balance_batch`, which returns a `KVBatchMeta`.
 
-    The column goes into the TransferQueue as a field of the samples. `put` is its `kv_batch_put`; the rest
-    is as in :func:`balance_batch`, but that routing is only known where `counts` returns it.
+    The column goes into the TransferQueue as a field of the samples, by `put(keys, partition, values)` where
+    given. The rest is as in :func:`balance_batch`, but that routing is only known where `counts` returns it.
     """
+    store = put or _put
 
     def balance(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         meta = own(self, batch, metrics, *args, **kwargs)
         try:
+            import torch
+
             lengths = np.array([int(tag["seq_len"]) for tag in meta.tags], np.int64)
             source = None if counts is None else _rows_of_array(counts(meta))
             found = _plan(seam, self, lengths, window, source, partitions)
             if found is not None:
-                _put_column(meta, found, put or upstream("transfer_queue", "kv_batch_put"))
+                store(list(meta.keys), meta.partition_id, {FIELD: torch.as_tensor(found.column.copy())})
+                if meta.fields is not None and FIELD not in meta.fields:
+                    meta.fields = [*meta.fields, FIELD]
                 meta.reorder(found.order)
         except Exception as error:
             seam.fail(error)
@@ -99,14 +104,10 @@ def balance_batch_meta(
     return balance
 
 
-def _put_column(meta: Any, found: Dispatch, put: Callable[..., Any]) -> None:
-    import torch
-
-    values = {FIELD: torch.as_tensor(found.column.copy())}
-    fields = upstream("tensordict", "TensorDict")(values, batch_size=[len(meta.keys)])
-    put(keys=list(meta.keys), partition_id=meta.partition_id, fields=fields)
-    if meta.fields is not None and FIELD not in meta.fields:
-        meta.fields = [*meta.fields, FIELD]
+def _put(keys: list[str], partition_id: str, values: dict[str, Any]) -> None:
+    """Store fields of samples in the TransferQueue."""
+    fields = upstream("tensordict", "TensorDict")(values, batch_size=[len(keys)])
+    upstream("transfer_queue", "kv_batch_put")(keys=keys, partition_id=partition_id, fields=fields)
 
 
 def _padded_routing(batch: Any, mask: Any) -> Callable[[list[int]], Any] | None:
