@@ -1,6 +1,6 @@
-"""AReaL 1.0.4: `ffd_allocate`, `_dispatch_tensors`, `ppo_update` of controller and actor, the workers' splits.
+"""AReaL 1.0.4: `ffd_allocate`, `_dispatch_tensors`, `ppo_update` of controller and actor, workers' splits.
 
-Contract: the controller deals whole trajectories out and calls the workers with its keywords cut the same way;
+Contract: the controller deals whole trajectories out and calls the workers with its keywords cut alike;
 a worker splits its part into minibatches, and each into microbatches, both through one synced function
 that all ranks of a group must answer with as many groups.
 """

@@ -1,7 +1,7 @@
 """Megatron-Core 0.20.0 (d98e8a64): `get_groups_and_subsamples([(id, length)]) -> [row][dcp_rank][ids]`.
 
 Contract: every rank computes it and must get the same; context-parallel ranks of a slot are adjacent and
-share their list; rows are a multiple of the virtual pipeline's group. Releases up to 0.19.2 have no such scheduler.
+share their list; rows are a multiple of the virtual pipeline's group. No release up to 0.19.2 has it.
 """
 
 import threading
