@@ -30,6 +30,11 @@ def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) 
     out.print(table)
 
 
+def forecast(routing: str | None) -> str:
+    """Return a note for people where the routing is a forecast, else nothing."""
+    return " (predicted routing: loads and costs are a forecast)" if routing == "predicted" else ""
+
+
 def number(value: float | None, digits: int = 2) -> str:
     """Write a number for reading; a dash for what is unknown."""
     return "-" if value is None else f"{value:,.{digits}f}"

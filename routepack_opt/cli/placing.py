@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from routepack_opt.cli import options as o
-from routepack_opt.cli.output import number, out, print_json, print_table
+from routepack_opt.cli.output import forecast, number, out, print_json, print_table
 from routepack_opt.placement import read_map, write_map
 from routepack_opt.solvers.placing import PlacementResult, place_loads
 from routepack_opt.window import Window
@@ -40,14 +40,14 @@ def place_window(
     if output is not None:
         write_map(result.placement, output, kind, loaded.model)
     if json:
-        print_json(_record(result))
+        print_json(_record(result) | {"routing": loaded.routing})
         return
     head = ("layer", "busiest rank", "bound", "above", "proven best")
     rows = [
         [str(k), f"{peak:,}", f"{bound:,}", number(100 * (peak / bound - 1) if bound else 0.0, 3) + "%", met]
         for k, (peak, bound, met) in enumerate(_layers(result))
     ]
-    print_table(f"Busiest rank per layer ({result.method})", head, rows)
+    print_table(f"Busiest rank per layer ({result.method}){forecast(loaded.routing)}", head, rows)
     out.print(f"{result.moves} experts change rank")
 
 

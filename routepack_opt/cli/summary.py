@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from routepack_opt.cli.output import number, out, percent, print_table
+from routepack_opt.cli.output import forecast, number, out, percent, print_table
 from routepack_opt.errors import InfeasibleError, NoLayoutError
 from routepack_opt.plans import Plan
 
@@ -38,6 +38,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "seconds": plan.provenance.get("seconds"),
         "proposals": plan.provenance.get("proposals"),
         "moves": plan.provenance.get("moves"),
+        "routing": plan.provenance.get("routing"),
         "stages": list(plan.snapshot.stages) if plan.snapshot is not None else [],
         "hash": plan.hash,
         "metrics": dict(plan.snapshot.table) if plan.snapshot is not None else {},
@@ -93,7 +94,8 @@ def _rows_line(plan: Plan) -> str:
         "certified": "certified: fewer rows cannot hold the window",
         "best_known": f"best known, at least {rows.lower_bound} are needed",
     }.get(rows.status, rows.status)
-    return f"{rows.rows} rows x {plan.layout.dp if plan.layout else 0} slots ({known})"
+    note = forecast(plan.provenance.get("routing"))
+    return f"{rows.rows} rows x {plan.layout.dp if plan.layout else 0} slots ({known}){note}"
 
 
 def _moves_line(plan: Plan) -> str:
