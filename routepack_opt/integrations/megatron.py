@@ -7,17 +7,21 @@ all context-parallel ranks of that slot; what cannot be planned is scheduled by 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from routepack_opt.errors import InputError
 from routepack_opt.integrations.own import Once, upstream
 from routepack_opt.integrations.seam import Seam
 from routepack_opt.planner.agreement import Gather
+from routepack_opt.plans import Plan
 
 #: Version whose contract this module was written for; no release up to 0.19.2 has the scheduler.
 READ_FROM = "Megatron-LM d98e8a64 (core 0.20.0)"
 
 Groups = list[list[list[int]]]
+
+_NAME = "RoutePackScheduler"
 
 
 def packing_scheduler(
@@ -37,7 +41,7 @@ def packing_scheduler(
     base : type, optional
         The scheduler to derive from and to fall back to; `DpBalancedScheduler` when left out.
     gather : callable, optional
-        All-gather of bytes over the ranks that schedule, such as
+        All-gather of bytes over all ranks that schedule, those of every pipeline stage, such as
         :func:`routepack_opt.integrations.collective.gather_over`. Rank 0 plans and all take its plan.
     rank : int
         This rank in that group.
@@ -67,8 +71,9 @@ def packing_scheduler(
             call = Once(lambda: parent.get_groups_and_subsamples(self, sample_id_seqlens))
             ids = [int(sample) for sample, _ in sample_id_seqlens]
             own = Once(lambda: _slots(call(), ids, self.cp_size))
-            cells = None
+            found = None
             if gather is None or rank == 0:
+                seam.begin()
                 found = seam.plan(
                     [int(length) for _, length in sample_id_seqlens],
                     dp=self.dp_size,
@@ -78,20 +83,49 @@ def packing_scheduler(
                     row_multiple=self.microbatch_group_size_per_vp_stage or 1,
                     max_samples_per_cell=getattr(self, "max_num_seqs", None),
                 )
-                cells = None if found is None else found
             if gather is not None:
-                agreed = seam.planner.agree(cells, gather)
-                cells = agreed if agreed.rung not in ("own", "none") else None
-            if cells is None:
+                found = _agreed(seam, seam.planner.agree(found, gather))
+            if found is None:
                 return call()  # type: ignore[no-any-return]
             return [
-                [[ids[i] for i in cell] for cell in row for _ in range(self.cp_size)] for row in cells.cells
+                [[ids[i] for i in cell] for cell in row for _ in range(self.cp_size)] for row in found.cells
             ]
 
     return RoutePackScheduler
+
+
+def _agreed(seam: Seam, plan: Plan) -> Plan | None:
+    """Keep the plan that all ranks agreed on, wherever it was made."""
+    seam.plans = [plan]
+    return plan if plan.rung not in ("own", "none") else None
 
 
 def _slots(groups: Groups, ids: list[int], cp: int) -> Groups:
     """Return the cells of the trainer's own groups by position."""
     position = {sample: i for i, sample in enumerate(ids)}
     return [[[position[i] for i in cell] for cell in row[::cp]] for row in groups]
+
+
+def install(seam: Seam, scheduler: str = "DP_BALANCED", **options: Any) -> type:
+    """Put a planned scheduler into Megatron-Core's `scheduler_map`; call it on every rank that schedules.
+
+    Parameters
+    ----------
+    seam : Seam
+        Where to plan.
+    scheduler : str
+        Name of the scheduler to take the place of, which is fallen back to.
+    **options
+        Of :func:`packing_scheduler`.
+
+    Returns
+    -------
+    type
+        The scheduler that is now in the map.
+    """
+    module = import_module("megatron.core.datasets.data_schedule")
+    key = module.PackingSchedulerEnum[scheduler]
+    if module.scheduler_map[key].__name__ != _NAME:
+        module.scheduler_map[key] = packing_scheduler(seam, module.scheduler_map[key], **options)
+    found: type = module.scheduler_map[key]
+    return found

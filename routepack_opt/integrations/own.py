@@ -63,7 +63,7 @@ def swap(owner: Any, name: str, make: Callable[[Any], Any]) -> Any:
     own = getattr(owner, name)
     if getattr(own, _MARK, None) is None:
         replacement = make(own)
-        setattr(replacement, _MARK, own)
+        setattr(getattr(replacement, "__func__", replacement), _MARK, own)  # a staticmethod hides it
         setattr(owner, name, replacement)
         return replacement
     return own
