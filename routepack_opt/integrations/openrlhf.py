@@ -15,7 +15,7 @@ import numpy as np
 
 from routepack_opt.integrations.dispatch import plan_dispatch, step_windows
 from routepack_opt.integrations.own import Groups, swap
-from routepack_opt.integrations.rowids import FIELD, all_agree, rows_of
+from routepack_opt.integrations.rowids import FIELD, all_agree, read_column, rows_of
 from routepack_opt.integrations.seam import Seam
 
 #: Version whose contract this module was written for.
@@ -100,9 +100,9 @@ def setup_dynamic_batch(own: Callable[..., Any], module: Any = None) -> Callable
 
 def _steps(held: Sequence[Any], args: Any) -> list[Groups] | None:
     """Return the rows of every optimizer step, by position in the step."""
-    if not held or any(each is None for each in held):
+    column = read_column(held)
+    if column is None:
         return None
-    column = np.stack([np.asarray(each.cpu()) for each in held])
     limit = args.train.max_tokens_per_gpu * args.ds.ring_attn_size * args.ds.tensor_parallel_size
     steps: list[Groups] = []
     start = 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from routepack_opt.arrays import IntArray
+from routepack_opt.arrays import IntArray, frozen
 from routepack_opt.layout import Layout
 
 #: Name of the column in the trainer's batch.
@@ -67,8 +67,8 @@ def rows_of(column: Any, capacity: int | None = None) -> list[list[int]] | None:
 
     Parameters
     ----------
-    column : array_like of int, shape (n, 5), or None
-        The rank's part of :func:`row_column`; None where the trainer's batch has none.
+    column : tensor or array_like of int, shape (n, 5), or None
+        The rank's part of :func:`row_column`, jagged or not; None where the trainer's batch has none.
     capacity : int, optional
         Tokens that this pass allows in a cell.
 
@@ -78,14 +78,8 @@ def rows_of(column: Any, capacity: int | None = None) -> list[list[int]] | None:
         Positions of every row's samples, window by window and row by row; None when a sample was not planned
         or is missing, or a cell of any rank is over `capacity`.
     """
-    table = None if column is None else np.asarray(column, np.int64)
-    if (
-        table is None
-        or table.ndim != 2
-        or table.shape[1] != WIDTH
-        or not len(table)
-        or (table[:, 2] < 1).any()
-    ):
+    table = read_column(column)
+    if table is None or not len(table) or (table[:, 2] < 1).any():
         return None
     if capacity is not None and int(table[:, 3].max()) > capacity:
         return None
@@ -97,6 +91,22 @@ def rows_of(column: Any, capacity: int | None = None) -> list[list[int]] | None:
             return None
         groups += [mine[rows == r].tolist() for r in range(wanted)]
     return groups
+
+
+def read_column(column: Any) -> IntArray | None:
+    """Return a column as an array, or None when it is none, whatever a trainer has made of it."""
+    try:
+        parts = column.unbind() if getattr(column, "is_nested", False) else column
+        if isinstance(parts, (list, tuple)):
+            parts = np.stack([np.asarray(_on_host(each)) for each in parts])
+        table = np.asarray(_on_host(parts)).astype(np.int64)
+    except Exception:  # a rank that cannot read its rows tells the others that it has none
+        return None
+    return frozen(table) if table.ndim == 2 and table.shape[1] == WIDTH else None
+
+
+def _on_host(value: Any) -> Any:
+    return value.cpu() if hasattr(value, "cpu") else value
 
 
 def all_agree(rows: Sequence[Any] | None, group: Any = None) -> bool:

@@ -98,8 +98,7 @@ def token_batches(base: type) -> type:
 
         def __init__(self, data: Any, max_tokens_per_microbatch: int) -> None:
             super().__init__(data, max_tokens_per_microbatch)
-            held = data.get(FIELD)
-            rows = rows_of(None if held is None else held.cpu())
+            rows = rows_of(data.get(FIELD))
             if all_agree(rows) and rows is not None:
                 self._microbatches = rows
                 self._num_padding_microbatches = 0

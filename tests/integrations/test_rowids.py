@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from routepack_opt import Layout
 from routepack_opt.integrations.dispatch import plan_dispatch, step_windows
@@ -28,6 +29,8 @@ def test_a_slot_finds_its_rows_in_order():
         (np.zeros((0, 5)), None),
         (np.zeros((3, 5)), None),
         (np.zeros((3, 2)), None),
+        ([torch.zeros(5), None], None),
+        ("no column", None),
         ([[0, 0, 2, 9, 1]], None),  # row 1 has no sample here
         ([[0, 0, 1, 9, 2]], None),  # a sample of the slot is missing
         ([[0, 0, 1, 9, 1]], 8),  # another rank's cell is over this pass's cap
@@ -35,6 +38,12 @@ def test_a_slot_finds_its_rows_in_order():
 )
 def test_what_is_not_whole_is_no_plan(column, capacity):
     assert rows_of(column, capacity) is None
+
+
+def test_a_column_may_come_back_jagged():
+    column = row_column(LAYOUTS, WINDOWS, SIZES)[[4, 5, 0, 1]]
+    jagged = torch.nested.nested_tensor([torch.as_tensor(row) for row in column], layout=torch.jagged)
+    assert rows_of(jagged) == rows_of([torch.as_tensor(row) for row in column]) == [[0], [1], [2, 3]]
 
 
 def test_without_process_groups_a_rank_decides_alone():

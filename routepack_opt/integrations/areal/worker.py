@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 
 from routepack_opt.arrays import IntArray
-from routepack_opt.integrations.areal.controller import sequence_lengths
 from routepack_opt.integrations.own import Groups, swap, upstream
-from routepack_opt.integrations.rowids import FIELD, all_agree, rows_of
+from routepack_opt.integrations.rowids import FIELD, all_agree, read_column, rows_of
 
 
 class _Pass:
     """The planned rows of one `ppo_update` on one rank, taken minibatch by minibatch."""
 
-    def __init__(self, column: IntArray) -> None:
+    def __init__(self, column: IntArray | None) -> None:
         self.column = column
         self.minibatches: list[list[int]] | None = None
         self.next = 0
@@ -29,7 +28,7 @@ class _Pass:
 
     def take(self, lens: Sequence[int], spec: Any) -> Groups | None:
         """Return the groups of the next split, or None when it is not the one that was planned."""
-        if spec.granularity != 1:
+        if self.column is None or spec.granularity != 1:
             return None
         if self.minibatches is None:
             windows = np.unique(self.column[:, 0])
@@ -51,17 +50,22 @@ class _Pass:
 _pass: ContextVar[_Pass | None] = ContextVar("routepack_areal_pass", default=None)
 
 
+def _column_of(data: Any, riding: Any) -> IntArray | None:
+    """Return the rows of every sequence, or None when they are not those of the trajectories."""
+    try:
+        repeats = [int(item["attention_mask"].shape[0]) for item in data]
+        column = read_column([each[FIELD] for each in riding])
+        return None if column is None else np.repeat(column, repeats, axis=0)
+    except Exception:  # all_agree tells the other ranks
+        return None
+
+
 def worker_update(own: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of `PPOActor.ppo_update` that takes the rows which ride on the call."""
 
     def update(self: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
         riding = kwargs.pop(FIELD, None)
-        planned = None
-        if riding is not None:
-            repeats = [len(sequence_lengths(item)) for item in data]
-            planned = _Pass(
-                np.repeat(np.stack([np.asarray(r[FIELD].cpu()) for r in riding]), repeats, axis=0)
-            )
+        planned = None if riding is None else _Pass(_column_of(data, riding))
         token = _pass.set(planned)
         try:
             return own(self, data, *args, **kwargs)

@@ -5,6 +5,7 @@ Guarantees: the workers of a group run the planned rows or, all of them, the tra
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -13,6 +14,8 @@ from typing import Any
 from routepack_opt.integrations.grouping import balanced_groups
 from routepack_opt.integrations.own import Groups, swap
 from routepack_opt.integrations.rowids import FIELD, all_agree, rows_of
+
+logger = logging.getLogger("routepack_opt")
 
 Partitions = Callable[..., Groups]
 
@@ -41,7 +44,11 @@ def prepare_micro_batches(own: Callable[..., Any], tools: Any = None) -> Callabl
         use_dynamic_bsz_balance: bool = True,
     ) -> tuple[list[Any], list[list[int]] | None]:
         tu = tools or import_module("verl.utils.tensordict_utils")
-        rows = _planned_rows(data, tu, num_batches_divided_by, min_num_micro_batch)
+        try:
+            rows = _planned_rows(data, tu, num_batches_divided_by, min_num_micro_batch)
+        except Exception as error:  # the other ranks are told, and all pack as the trainer does
+            logger.debug("this rank's rows cannot be read: %s", error)
+            rows = None
         together = same_micro_num_in_dp and dp_group is not None
         agreed = all_agree(rows, dp_group) if together else rows is not None
         if rows is None or not agreed:
@@ -64,7 +71,7 @@ def _planned_rows(data: Any, tu: Any, multiple: int | None, least: int | None) -
         return None
     parts = tu.get_non_tensor_data(data=data, key="sp_size", default=1)
     group = int(tu.get_non_tensor_data(data=data, key="force_group_size", default=1))
-    rows = rows_of(data[FIELD].cpu(), int(data["max_token_len_per_gpu"]) * int(parts))
+    rows = rows_of(data[FIELD], int(data["max_token_len_per_gpu"]) * int(parts))
     if rows is None or len(rows) % (multiple or 1) or len(rows) < (least or 1):
         return None
     together = all(
