@@ -18,7 +18,7 @@ from routepack_opt.integrations.own import swap
 from routepack_opt.integrations.seam import Seam
 from routepack_opt.integrations.sequence_packers import planned_packer
 
-__all__ = ["get_packer", "install", "planned_packer", "shard_by_batch_size"]
+__all__ = ["READ_FROM", "get_packer", "install", "planned_packer", "shard_by_batch_size"]
 
 #: Version whose contract this module was written for.
 READ_FROM = "NeMo RL 7ea279ab (2026-08-22)"

@@ -14,17 +14,32 @@ def largest(values, groups):
     return max(sum(values[i] for i in group) for group in groups)
 
 
-@settings(max_examples=25)
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=12), st.integers(1, 3), st.integers(1, 3))
-def test_fewest_groups_cover_under_the_cap(values, least, multiple):
-    try:
-        groups = fewest_groups(values, 50, least=least, multiple=multiple)
-    except InputError:
-        assert len(values) < -(-max(least, 1) // multiple) * multiple or len(values) < 2 * multiple
+def fewest(values, capacity, room=()):
+    """The fewest bins, by trying every bin for every value."""
+    if not values:
+        return len(room)
+    first, rest = values[0], values[1:]
+    opened = fewest(rest, capacity, (*room, capacity - first))
+    joined = [
+        fewest(rest, capacity, (*room[:k], left - first, *room[k + 1 :]))
+        for k, left in enumerate(room)
+        if left >= first
+    ]
+    return min([opened, *joined])
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.integers(1, 3), st.integers(1, 3))
+def test_groups_are_the_fewest_under_the_cap(values, least, multiple):
+    wanted = -(-max(fewest(values, 50), least) // multiple) * multiple
+    if wanted > len(values):
+        with pytest.raises(InputError):
+            fewest_groups(values, 50, least=least, multiple=multiple)
         return
+    groups = fewest_groups(values, 50, least=least, multiple=multiple)
     assert sorted(i for group in groups for i in group) == list(range(len(values)))
     assert all(groups) and largest(values, groups) <= 50
-    assert len(groups) >= least and len(groups) % multiple == 0
+    assert len(groups) == wanted
 
 
 def test_the_groups_are_the_fewest():

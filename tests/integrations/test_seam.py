@@ -1,14 +1,15 @@
 """What all adapters share: rules joined, faults answered with the trainer's own layout, windows counted."""
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from routepack_opt import InputError, LayoutRules, MoEModel
+from routepack_opt import InputError, LayoutRules, MoEModel, Planner
 from routepack_opt.integrations.own import Once, swap, two_stages
 from routepack_opt.integrations.seam import Seam, join_rules
-from tests.integrations.seams import broken, check_grid, counts, lengths, seam
+from tests.integrations.seams import broken, check_grid, config, counts, lengths, seam
 
 DP, CAPACITY = 2, 100
 
@@ -73,6 +74,16 @@ def test_a_failing_planner_is_logged_once(caplog):
         assert here.plan([1, 2], dp=DP) is None
     assert len(caplog.records) == 1 and "the solver died" in caplog.text
     assert here.metrics() == {"routepack/windows_planned": 0.0, "routepack/windows_own": 2.0}
+
+
+def test_a_late_plan_runs_the_trainers_own_layout():
+    settings = config(DP, CAPACITY)
+    late = Planner(
+        replace(settings, search=replace(settings.search, proposals=None, deadline=1e-6)), warm_up=False
+    )
+    here = Seam(late)
+    assert here.plan([5, 6, 7, 8], dp=DP, own=lambda: [[[0, 1], [2, 3]]]) is None
+    assert "deadline" in here.reason and here.plans[0].rung == "own"
 
 
 def test_strict_planners_raise():

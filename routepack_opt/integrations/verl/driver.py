@@ -20,6 +20,8 @@ from routepack_opt.integrations.seam import Seam
 
 Partitions = Callable[..., Groups]
 
+_COMPARED = 1024  # samples of a step; packing more as verl does, for one rank after the other, takes seconds
+
 
 def balance_batch(
     seam: Seam,
@@ -42,7 +44,8 @@ def balance_batch(
     counts : callable, optional
         Takes the balanced batch and returns counts [N, L, E].
     partitions : callable, optional
-        verl's `get_seqlen_balanced_partitions`, to compare with the trainer's own microbatches.
+        verl's `get_seqlen_balanced_partitions`, to compare with the trainer's own microbatches (for steps of
+        up to 1024 samples).
     """
 
     def balance(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
@@ -138,7 +141,7 @@ def _plan(
         window = int(actor.actor.ppo_mini_batch_size) * int(actor.rollout.n)
     config = seam.planner.config
     own = None
-    if partitions is not None:
+    if partitions is not None and window <= _COMPARED:
         own = partial(_own_cells, partitions, config.capacity, config.rules.row_multiple)
     return plan_dispatch(
         seam,
