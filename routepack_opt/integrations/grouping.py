@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from routepack_opt.arrays import IntArray
 from routepack_opt.errors import InputError, RoutePackError
 from routepack_opt.planner import Budget, plan
 from routepack_opt.problem import LayoutRules, Problem, Topology
@@ -60,19 +61,23 @@ def balanced_groups(
     unit = max(-(-sum(exact) // _LARGEST_SUM), 1)
     scaled = np.array([max(-(-v // unit), 1) for v in exact], np.int64)
     limit = int(scaled.sum()) if capacity is None else max(min(int(capacity) // unit, int(scaled.sum())), 1)
-    rules = LayoutRules(equal_samples_per_slot=equal)
-    problem = Problem(
-        Window.from_lengths(scaled), Topology(groups), limit, (AttentionStage("work", 1.0),), rules
-    )
     candidates = [sorted(map(sorted, own))] if own is not None else []
-    try:
-        found = plan(problem, budget=Budget(_PROPOSALS), baselines=False, rows=1)
-        candidates.append([list(cell) for cell in found.cells[0]])
-    except RoutePackError:  # no such groups, or none found
-        pass
+    candidates += _one_row(scaled, groups, limit, equal)
     if not candidates:
         raise InputError(f"values that fill {groups} groups", f"{len(exact)} values", "values")
     return min(candidates, key=lambda parts: max(sum(exact[i] for i in part) for part in parts))
+
+
+def _one_row(values: IntArray, groups: int, limit: int, equal: bool) -> list[Groups]:
+    """Return the groups that a search finds, or nothing."""
+    rules = LayoutRules(equal_samples_per_slot=equal)
+    stages = (AttentionStage("work", 1.0),)
+    try:
+        problem = Problem(Window.from_lengths(values), Topology(groups), limit, stages, rules)
+        found = plan(problem, budget=Budget(_PROPOSALS), baselines=False, rows=1)
+    except RoutePackError:  # no such groups, or none found
+        return []
+    return [[list(cell) for cell in found.cells[0]]]
 
 
 def fewest_groups(values: Sequence[int], capacity: int, *, least: int = 1, multiple: int = 1) -> Groups:

@@ -54,13 +54,8 @@ def packing_scheduler(
         Without `gather` every rank plans for itself, so the search must be reproducible: it needs
         ``search.proposals`` and no deadline.
     """
-    search = seam.planner.config.search
-    if gather is None and (search.proposals is None or search.deadline is not None):
-        found = f"deadline {search.deadline}, proposals {search.proposals}"
-        remedy = (
-            "Give gather and rank, so that one rank plans; or set deadline to null and proposals to a number"
-        )
-        raise InputError("a plan that is the same on all ranks", found, "search", remedy)
+    if gather is None:
+        _check_reproducible(seam)
     parent: Any = base or upstream("megatron.core.datasets.data_schedule", "DpBalancedScheduler")
 
     class RoutePackScheduler(parent):  # type: ignore[misc]
@@ -68,30 +63,52 @@ def packing_scheduler(
 
         def get_groups_and_subsamples(self, sample_id_seqlens: Sequence[tuple[int, int]]) -> Groups:
             """Return ``[row][dcp_rank]`` lists of sample ids."""
-            call = Once(lambda: parent.get_groups_and_subsamples(self, sample_id_seqlens))
+            call: Once[Groups] = Once(lambda: parent.get_groups_and_subsamples(self, sample_id_seqlens))
             ids = [int(sample) for sample, _ in sample_id_seqlens]
-            own = Once(lambda: _slots(call(), ids, self.cp_size))
             found = None
             if gather is None or rank == 0:
-                seam.begin()
-                found = seam.plan(
-                    [int(length) for _, length in sample_id_seqlens],
-                    dp=self.dp_size,
-                    capacity=self.max_seqlen_per_dp_cp_rank * self.cp_size,
-                    routing=None if routing is None else lambda: routing(ids),
-                    own=own,
-                    row_multiple=self.microbatch_group_size_per_vp_stage or 1,
-                    max_samples_per_cell=getattr(self, "max_num_seqs", None),
-                )
+                found = _plan(seam, self, sample_id_seqlens, call, routing)
             if gather is not None:
                 found = _agreed(seam, seam.planner.agree(found, gather))
             if found is None:
-                return call()  # type: ignore[no-any-return]
+                return call()
             return [
                 [[ids[i] for i in cell] for cell in row for _ in range(self.cp_size)] for row in found.cells
             ]
 
     return RoutePackScheduler
+
+
+def _check_reproducible(seam: Seam) -> None:
+    """Refuse a search whose plans may differ between ranks that plan for themselves."""
+    search = seam.planner.config.search
+    if search.proposals is None or search.deadline is not None:
+        found = f"deadline {search.deadline}, proposals {search.proposals}"
+        remedy = (
+            "Give gather and rank, so that one rank plans; or set deadline to null and proposals to a number"
+        )
+        raise InputError("a plan that is the same on all ranks", found, "search", remedy)
+
+
+def _plan(
+    seam: Seam,
+    scheduler: Any,
+    samples: Sequence[tuple[int, int]],
+    call: Once[Groups],
+    routing: Callable[[Sequence[int]], Any] | None,
+) -> Plan | None:
+    """Plan a global batch for a scheduler's slots, cap and multiples."""
+    ids = [int(sample) for sample, _ in samples]
+    seam.begin()
+    return seam.plan(
+        [int(length) for _, length in samples],
+        dp=scheduler.dp_size,
+        capacity=scheduler.max_seqlen_per_dp_cp_rank * scheduler.cp_size,
+        routing=None if routing is None else lambda: routing(ids),
+        own=lambda: _slots(call(), ids, scheduler.cp_size),
+        row_multiple=scheduler.microbatch_group_size_per_vp_stage or 1,
+        max_samples_per_cell=getattr(scheduler, "max_num_seqs", None),
+    )
 
 
 def _agreed(seam: Seam, plan: Plan) -> Plan | None:

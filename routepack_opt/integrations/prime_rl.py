@@ -14,6 +14,7 @@ import numpy as np
 
 from routepack_opt.integrations.own import Once, swap
 from routepack_opt.integrations.seam import Seam
+from routepack_opt.plans import Plan
 
 #: Version whose contract this module was written for.
 READ_FROM = "prime-rl 0.8.0 (559b4477)"
@@ -53,22 +54,30 @@ def prepare_batch(seam: Seam, own: Callable[..., Any], tools: Any = None) -> Cal
             )
             if found is None:
                 return call()  # type: ignore[no-any-return]
-            grid: list[list[Any]] = [[] for _ in range(num_train_workers)]
-            for row in found.cells:
-                for worker, cell in enumerate(row):
-                    packed = batch.packed_samples_into_micro_bs(
-                        [samples[i] for i in cell], seq_len, 1, bin_cost
-                    )
-                    if len(packed) != 1:  # sidecars that the trainer does not join
-                        seam.refuse(f"the trainer keeps samples {cell} apart")
-                        return call()  # type: ignore[no-any-return]
-                    grid[worker].append(batch.pad_micro_batch(packed[0], pad_to_multiple_of))
-            return grid
+            grid = _grid(found, batch, samples, seq_len, bin_cost, pad_to_multiple_of)
+            if grid is not None:
+                return grid
+            seam.refuse("the trainer keeps samples apart whose images do not fit together")
+            return call()  # type: ignore[no-any-return]
         except Exception as error:
             seam.fail(error)
             return call()  # type: ignore[no-any-return]
 
     return prepare
+
+
+def _grid(
+    plan: Plan, batch: Any, samples: Sequence[Any], seq_len: int, bin_cost: Any, multiple: int
+) -> list[list[Any]] | None:
+    """Build [worker][row] microbatches; None when the trainer does not join the samples of a cell."""
+    grid: list[list[Any]] = [[] for _ in plan.cells[0]]
+    for row in plan.cells:
+        for worker, cell in zip(grid, row, strict=True):
+            packed = batch.packed_samples_into_micro_bs([samples[i] for i in cell], seq_len, 1, bin_cost)
+            if len(packed) != 1:
+                return None
+            worker.append(batch.pad_micro_batch(packed[0], multiple))
+    return grid
 
 
 def _class(sample: Any) -> int:

@@ -67,10 +67,8 @@ def controller_update(
 
     Parameters
     ----------
-    seam : Seam
-        Where to plan.
-    own, own_dispatch : callable
-        The controller's method, and AReaL's `_dispatch_tensors`.
+    seam, own, own_dispatch : Seam and callables
+        Where to plan; the controller's method; AReaL's `_dispatch_tensors`.
     minibatches : int
         `ppo_n_minibatches`, the optimizer steps of an update.
     lengths : callable
@@ -81,21 +79,22 @@ def controller_update(
         `ffd_allocate`, which AReaL splits minibatches and microbatches with.
     """
 
-    def update(self: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
-        seam.begin()
-        group = int(kwargs.get("group_size", 1))
+    def planned(data: Any, group: int) -> tuple[Groups, IntArray] | None:
         try:
             split = own_allocate or upstream("areal.utils.seqpack", "ffd_allocate")
-            units = _Units(
-                [lengths(item) for item in data], own_dispatch(data, _slots(seam), group_size=group)[1], group
-            )
-            planned = _plan(seam, units, minibatches, None if counts is None else counts(data), split)
+            parts = own_dispatch(data, seam.planner.config.topology.dp, group_size=group)[1]
+            units = _Units([lengths(item) for item in data], parts, group)
+            return _plan(seam, units, minibatches, None if counts is None else counts(data), split)
         except Exception as error:
             seam.fail(error)
-            planned = None
-        if planned is None:
+            return None
+
+    def update(self: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
+        seam.begin()
+        found = planned(data, int(kwargs.get("group_size", 1)))
+        if found is None:
             return own(self, data, *args, **kwargs)
-        parts, column = planned
+        parts, column = found
         token = _handed.set(_Handed(data, parts))
         try:
             return own(self, data, *args, **{FIELD: _ride(column)}, **kwargs)
@@ -103,10 +102,6 @@ def controller_update(
             _handed.reset(token)
 
     return update
-
-
-def _slots(seam: Seam) -> int:
-    return seam.planner.config.topology.dp
 
 
 def _ride(column: IntArray) -> list[dict[str, Any]]:
