@@ -70,11 +70,7 @@ def packing_scheduler(
                 found = _plan(seam, self, sample_id_seqlens, call, routing)
             if gather is not None:
                 found = _agreed(seam, seam.planner.agree(found, gather))
-            if found is None:
-                return call()
-            return [
-                [[ids[i] for i in cell] for cell in row for _ in range(self.cp_size)] for row in found.cells
-            ]
+            return call() if found is None else _groups(found, ids, self.cp_size)
 
     return RoutePackScheduler
 
@@ -115,6 +111,11 @@ def _agreed(seam: Seam, plan: Plan) -> Plan | None:
     """Keep the plan that all ranks agreed on, wherever it was made."""
     seam.plans = [plan]
     return plan if plan.rung not in ("own", "none") else None
+
+
+def _groups(plan: Plan, ids: list[int], cp: int) -> Groups:
+    """Return the cells of a plan by id, once for every context-parallel rank of their slot."""
+    return [[[ids[i] for i in cell] for cell in row for _ in range(cp)] for row in plan.cells]
 
 
 def _slots(groups: Groups, ids: list[int], cp: int) -> Groups:
