@@ -15,7 +15,7 @@ import numpy as np
 
 from routepack_opt.integrations.dispatch import plan_dispatch, step_windows
 from routepack_opt.integrations.own import Groups, swap
-from routepack_opt.integrations.rowids import FIELD, all_agree, read_column, rows_of
+from routepack_opt.integrations.rowids import FIELD, all_agree, read_column, rows_of, tell_own
 from routepack_opt.integrations.seam import Seam
 
 #: Version whose contract this module was written for.
@@ -91,6 +91,7 @@ def setup_dynamic_batch(own: Callable[..., Any], module: Any = None) -> Callable
         steps = _steps(held, strategy.args)
         agreed = all_agree(None if steps is None else [row for step in steps for row in step], group)
         if steps is None or not agreed:
+            tell_own(held)
             return own(self, strategy)
         with _answering(buffer, steps):
             return own(self, strategy)

@@ -6,6 +6,7 @@ Guarantees: a rank either finds all planned rows of its samples, whole and in th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy as np
 
 from routepack_opt.arrays import IntArray, frozen
 from routepack_opt.layout import Layout
+
+logger = logging.getLogger("routepack_opt")
 
 #: Name of the column in the trainer's batch.
 FIELD = "routepack_row"
@@ -107,6 +110,20 @@ def read_column(column: Any) -> IntArray | None:
 
 def _on_host(value: Any) -> Any:
     return value.cpu() if hasattr(value, "cpu") else value
+
+
+_told = [False]
+
+
+def tell_own(column: Any) -> None:
+    """Log, the first time in a process, that planned samples run in the trainer's own microbatches."""
+    table = read_column(column)
+    if table is not None and table[:, 2].any() and not _told[0]:
+        _told[0] = True
+        logger.warning(
+            "this rank runs the trainer's own microbatches: a rank has not the whole rows of its plan, or "
+            "the pass asks for other ones (later passes are not reported)"
+        )
 
 
 def all_agree(rows: Sequence[Any] | None, group: Any = None) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from routepack_opt.integrations.dispatch import plan_dispatch, step_windows
 from routepack_opt.integrations.own import swap
-from routepack_opt.integrations.rowids import FIELD, WIDTH, all_agree, rows_of
+from routepack_opt.integrations.rowids import FIELD, WIDTH, all_agree, rows_of, tell_own
 from routepack_opt.integrations.seam import Seam
 from routepack_opt.integrations.sequence_packers import planned_packer
 
@@ -102,6 +102,8 @@ def token_batches(base: type) -> type:
             if all_agree(rows) and rows is not None:
                 self._microbatches = rows
                 self._num_padding_microbatches = 0
+            else:
+                tell_own(data.get(FIELD))
 
     return PlannedBatches
 

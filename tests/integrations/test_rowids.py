@@ -1,12 +1,14 @@
 """The column of rows: whole rows in order, or none."""
 
+import logging
+
 import numpy as np
 import pytest
 import torch
 
 from routepack_opt import Layout
 from routepack_opt.integrations.dispatch import plan_dispatch, step_windows
-from routepack_opt.integrations.rowids import all_agree, row_column, rows_of, slots_of
+from routepack_opt.integrations.rowids import all_agree, row_column, rows_of, slots_of, tell_own
 from tests.integrations.seams import broken, lengths, seam
 
 LAYOUTS = [Layout.from_cells([[[0], [3]], [[1], [2]]]), Layout.from_cells([[[0, 1], [2, 3]]])]
@@ -44,6 +46,17 @@ def test_a_column_may_come_back_jagged():
     column = row_column(LAYOUTS, WINDOWS, SIZES)[[4, 5, 0, 1]]
     jagged = torch.nested.nested_tensor([torch.as_tensor(row) for row in column], layout=torch.jagged)
     assert rows_of(jagged) == rows_of([torch.as_tensor(row) for row in column]) == [[0], [1], [2, 3]]
+
+
+def test_planned_samples_that_run_otherwise_are_reported_once(caplog, monkeypatch):
+    monkeypatch.setattr("routepack_opt.integrations.rowids._told", [False])
+    with caplog.at_level(logging.WARNING, "routepack_opt"):
+        for column in (None, np.zeros((3, 5)), "no column"):
+            tell_own(column)
+        assert not caplog.records
+        for _ in range(2):
+            tell_own(row_column(LAYOUTS, WINDOWS, SIZES))
+    assert len(caplog.records) == 1
 
 
 def test_without_process_groups_a_rank_decides_alone():

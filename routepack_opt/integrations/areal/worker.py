@@ -14,7 +14,7 @@ import numpy as np
 
 from routepack_opt.arrays import IntArray
 from routepack_opt.integrations.own import Groups, swap, upstream
-from routepack_opt.integrations.rowids import FIELD, all_agree, read_column, rows_of
+from routepack_opt.integrations.rowids import FIELD, all_agree, read_column, rows_of, tell_own
 
 
 class _Pass:
@@ -89,6 +89,7 @@ def allocate_synced(own: Callable[..., Groups]) -> Callable[..., Groups]:
         groups = planned.take(lens, mb_spec)
         if all_agree(groups, group) and groups is not None:
             return groups
+        tell_own(planned.column)
         planned.given_up = True  # on all ranks; AReaL's own function calls itself by this name
         return own(mb_spec, lens, group=group)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from routepack_opt.integrations.grouping import balanced_groups
 from routepack_opt.integrations.own import Groups, swap
-from routepack_opt.integrations.rowids import FIELD, all_agree, rows_of
+from routepack_opt.integrations.rowids import FIELD, all_agree, rows_of, tell_own
 
 logger = logging.getLogger("routepack_opt")
 
@@ -52,6 +52,7 @@ def prepare_micro_batches(own: Callable[..., Any], tools: Any = None) -> Callabl
         together = same_micro_num_in_dp and dp_group is not None
         agreed = all_agree(rows, dp_group) if together else rows is not None
         if rows is None or not agreed:
+            tell_own(data.get(FIELD, None))
             return own(  # type: ignore[no-any-return]
                 data,
                 dp_group=dp_group,
