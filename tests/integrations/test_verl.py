@@ -248,8 +248,9 @@ def test_partitions_are_never_more_uneven():
 def real():
     parts = "utils.seqlen_balancing utils.tensordict_utils utils.py_functional utils.device protocol"
     parts += (
-        " utils.transferqueue_utils workers.engine.utils trainer.ppo.ray_trainer trainer.ppo.v1.trainer_base"
+        " utils.transferqueue_utils utils.attention_utils utils.npu_flash_attn_utils workers.engine.utils"
     )
+    parts += " workers.utils.padding trainer.ppo.ray_trainer trainer.ppo.v1.trainer_base"
     stubs = {name: {} for name in ("omegaconf", "torchdata", "tqdm", "hydra")}
     stubs["verl.utils.import_utils"] = {"deprecated": lambda *args, **kwargs: lambda kind: kind}
     stubs["transfer_queue"] = {"KVBatchMeta": Meta, "BatchMeta": type("BatchMeta", (), {})}
@@ -258,34 +259,41 @@ def real():
         yield load
 
 
-def test_the_real_driver_and_worker_run_planned_rows(real):
-    from tensordict import TensorDict
-
-    trainer = real("verl.trainer.ppo.ray_trainer").RayPPOTrainer
+def test_the_real_driver_dispatch_and_worker_run_planned_rows(real):
+    trainer, proto_of = real("verl.trainer.ppo.ray_trainer").RayPPOTrainer, real("verl.protocol").DataProto
     tools, worker = real("verl.utils.tensordict_utils"), real("verl.workers.engine.utils")
     kk = real("verl.utils.seqlen_balancing").get_seqlen_balanced_partitions
-    here, sizes = seam(DP, CAPACITY), lengths(48, CAPACITY)
-    batch = real("verl.protocol").DataProto.from_dict(tensors=proto(sizes))
+    sizes = lengths(48, CAPACITY)
     self = namespace(**vars(TRAINER), actor_rollout_wg=None, _get_dp_size=lambda group, role: DP)
-    metrics = {}
-    balance_batch(here, trainer._balance_batch, partitions=kk)(self, batch, metrics)
-    assert here.outcomes == {"planned": 3} and "global_seqlen/balanced_max" in metrics
-    prepare = prepare_micro_batches(worker.prepare_micro_batches)
+    values = proto(sizes)
+    mask = values["attention_mask"]
+    values |= {"response_mask": mask[:, -4:], "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
 
-    def on_rank(part):
-        data = TensorDict(
-            {k: v for k, v in part.items() if isinstance(v, torch.Tensor)}, batch_size=[WINDOW // DP]
-        )
+    def run(balance, prepare):
+        """Take the trainer's whole way: balance, drop the padding, cut for ranks, then for mini-batches."""
+        batch, metrics = proto_of.from_dict(tensors=dict(values)), {}
+        balance(self, batch, metrics)
+        data = real("verl.workers.utils.padding").left_right_2_no_padding(batch.to_tensordict())
         tools.assign_non_tensor(data, max_token_len_per_gpu=CAPACITY)
-        batches, lists = prepare(data)
-        return [{"input_ids": each["input_ids"]} for each in batches], lists
+        ranks = []
+        for part in tools.chunk_tensordict(data, DP):
+            steps = tools.make_iterator(part, WINDOW // DP, epochs=1, seed=1, dataloader_kwargs={})
+            ranks.append(
+                [[[int(x.max()) for x in b["input_ids"].unbind()] for b in prepare(s)[0]] for s in steps]
+            )
+        rows = [min(len(rank[w]) for rank in ranks) for w in range(3)]
+        return [[[rank[w][r] for rank in ranks] for r in range(rows[w])] for w in range(3)], ranks, metrics
 
-    cells = cells_of(dict(batch.batch.items()), on_rank)
+    here = seam(DP, CAPACITY)
+    prepare = prepare_micro_batches(worker.prepare_micro_batches)
+    cells, ranks, metrics = run(balance_batch(here, trainer._balance_batch, partitions=kk), prepare)
+    assert here.outcomes == {"planned": 3} and "global_seqlen/balanced_max" in metrics
+    assert [len(step) for step in ranks[0]] == [len(step) for step in ranks[1]]
     check(cells, sizes, here.plans)
-    plain = real("verl.protocol").DataProto.from_dict(tensors=proto(sizes))
-    trainer._balance_batch(self, plain, {})
-    assert members(cells) == members(cells_of(dict(plain.batch.items()), own_prepare))
-    assert len(on_rank(dispatch(dict(plain.batch.items()))[0][0])[1]) > 0  # no column: the trainer's own
+    _, theirs, _ = run(trainer._balance_batch, prepare)  # no column: the trainer's own microbatches
+    members = [[{i for cell in step for i in cell} for step in rank] for rank in theirs]
+    for w, step in enumerate(cells):
+        assert {i for row in step for cell in row for i in cell} == members[0][w] | members[1][w]
 
 
 def test_the_real_metadata_trainer_runs_planned_rows(real):
