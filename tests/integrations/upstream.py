@@ -19,14 +19,19 @@ import pytest
 
 
 class Stub(ModuleType):
-    """A module that has every name."""
+    """A module that has every name; those of real submodules are the real ones."""
 
     __path__ = ()
+
+    def __init__(self, name, real):
+        super().__init__(name)
+        self.__dict__["real"] = real
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        value = MagicMock(name=f"{self.__name__}.{name}")
+        full = f"{self.__name__}.{name}"
+        value = importlib.import_module(full) if full in self.real else MagicMock(name=full)
         setattr(self, name, value)
         return value
 
@@ -48,7 +53,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def create_module(self, spec):
-        return Stub(spec.name)
+        return Stub(spec.name, self.real)
 
     def exec_module(self, module):
         for name, value in self.stubs.get(module.__name__, {}).items():
