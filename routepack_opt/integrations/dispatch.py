@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from routepack_opt.arrays import IntArray
 from routepack_opt.integrations.rowids import row_column, slots_of
 from routepack_opt.integrations.seam import Seam
@@ -72,6 +74,7 @@ def plan_dispatch(
     lengths: Sequence[int],
     steps: Sequence[Slots] | None,
     *,
+    counts: Any = None,
     routing: Callable[[list[int]], Any] | None = None,
     own: Callable[[Slots, list[int]], OwnLayout | None] | None = None,
     rules_of: Callable[[list[int]], dict[str, Any]] | None = None,
@@ -87,8 +90,10 @@ def plan_dispatch(
         Tokens of every sample of the batch.
     steps : nested sequence, or None
         ``steps[w][d]``, batch positions; None refuses the batch.
+    counts : array_like of int, shape (N, L, E), optional
+        Routed tokens of the batch.
     routing : callable, optional
-        Takes batch positions and returns their replay or counts.
+        Takes batch positions and returns their replay.
     own : callable, optional
         Takes a step's slots as positions in the step and the step's lengths; returns the cells that the
         trainer would run.
@@ -107,6 +112,7 @@ def plan_dispatch(
         found = seam.plan(
             tokens,
             dp=len(step),
+            counts=None if counts is None else np.asarray(counts)[window],
             routing=None if routing is None else partial(routing, window),
             own=None if own is None else partial(own, _positions(step), tokens),
             **({"equal_samples_per_slot": True} | more | (rules_of(window) if rules_of is not None else {})),

@@ -30,6 +30,7 @@ def packing_scheduler(
     *,
     gather: Gather | None = None,
     rank: int = 0,
+    counts: Callable[[Sequence[int]], Any] | None = None,
     routing: Callable[[Sequence[int]], Any] | None = None,
 ) -> type:
     """Return a scheduler class to put into `scheduler_map`.
@@ -45,8 +46,8 @@ def packing_scheduler(
         :func:`routepack_opt.integrations.collective.gather_over`. Rank 0 plans and all take its plan.
     rank : int
         This rank in that group.
-    routing : callable, optional
-        Takes the ids and returns their replay or counts; needed on the rank that plans.
+    counts, routing : callable, optional
+        Take the ids and return their counts, or their replay; needed on the rank that plans.
 
     Raises
     ------
@@ -67,7 +68,7 @@ def packing_scheduler(
             ids = [int(sample) for sample, _ in sample_id_seqlens]
             found = None
             if gather is None or rank == 0:
-                found = _plan(seam, self, sample_id_seqlens, call, routing)
+                found = _plan(seam, self, sample_id_seqlens, call, counts, routing)
             if gather is not None:
                 found = _agreed(seam, seam.planner.agree(found, gather))
             return call() if found is None else _groups(found, ids, self.cp_size)
@@ -91,6 +92,7 @@ def _plan(
     scheduler: Any,
     samples: Sequence[tuple[int, int]],
     call: Once[Groups],
+    counts: Callable[[Sequence[int]], Any] | None,
     routing: Callable[[Sequence[int]], Any] | None,
 ) -> Plan | None:
     """Plan a global batch for a scheduler's slots, cap and multiples."""
@@ -100,6 +102,7 @@ def _plan(
         [int(length) for _, length in samples],
         dp=scheduler.dp_size,
         capacity=scheduler.max_seqlen_per_dp_cp_rank * scheduler.cp_size,
+        counts=None if counts is None else lambda: counts(ids),
         routing=None if routing is None else lambda: routing(ids),
         own=lambda: _slots(call(), ids, scheduler.cp_size),
         row_multiple=scheduler.microbatch_group_size_per_vp_stage or 1,

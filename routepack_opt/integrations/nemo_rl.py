@@ -29,8 +29,8 @@ ROUTED = "routed_experts"
 class _Batch:
     """The batch that is being sharded, chunk by chunk."""
 
-    def __init__(self, data: Any, size: int, packing: Any, order: str, read: bool) -> None:
-        self.data, self.size, self.order, self.read = data, size, order, read
+    def __init__(self, data: Any, size: int, packing: Any, order: str) -> None:
+        self.data, self.size, self.order = data, size, order
         self.key, self.multiple = packing["input_lengths_key"], packing["sequence_length_pad_multiple"]
         self.chunk = 0
 
@@ -42,7 +42,7 @@ class _Batch:
         mask = np.arange(routed.shape[1])[None, :] < lengths[:, None]  # the trainer pads on the right
         return {
             "lengths": lengths.tolist(),
-            "routing": {ROUTED: routed, "attention_mask": mask} if self.read else None,
+            "routing": {ROUTED: routed, "attention_mask": mask},
             "form": "padded",
             "length_multiple": int(self.multiple),
             "row_order": self.order,
@@ -88,7 +88,7 @@ def shard_by_batch_size(seam: Seam, own: Callable[..., Any]) -> Callable[..., An
             total = len(self.data[packing["input_lengths_key"]])
             order = "largest_first" if packing.get("microbatch_order") == "largest_first" else "none"
             seam.begin()
-            token = _batch.set(_Batch(self.data, batch_size or total, packing, order, seam.model is not None))
+            token = _batch.set(_Batch(self.data, batch_size or total, packing, order))
             packing = {**packing, "microbatch_order": "packer"}
         try:
             return own(

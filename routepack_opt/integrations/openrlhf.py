@@ -46,12 +46,11 @@ def balance_experiences(
             module = tools if tools is not None else import_module("openrlhf.trainer.ppo_utils.experience")
             samples = [one for part in dealt for one in module.split_experience_batch(part)]
             lengths = [int(sample.total_length) for sample in samples]
-            read = None if counts is None else np.asarray(counts(samples))
             found = plan_dispatch(
                 seam,
                 lengths,
                 step_windows(len(samples), int(args.train.batch_size), len(dealt)),
-                routing=None if read is None else lambda part: read[part],
+                counts=None if counts is None else counts(samples),
             )
             if found is None:
                 return dealt

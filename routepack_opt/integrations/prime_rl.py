@@ -46,7 +46,7 @@ def prepare_batch(seam: Seam, own: Callable[..., Any], tools: Any = None) -> Cal
                 [len(sample.input_ids) for sample in samples],
                 dp=num_train_workers,
                 capacity=seq_len,
-                routing=_routing(samples) if seam.model is not None else None,
+                routing=lambda: _routing(samples),
                 form="arrays",
                 own=lambda: _own_cells(call(), samples),
                 row_class=tuple(_class(sample) for sample in samples),

@@ -27,6 +27,8 @@ from routepack_opt.window import Window, read_replay
 
 logger = logging.getLogger("routepack_opt")
 
+_OF_COUNTS = ("routing", "policy_version")  # options of a replay that hold for counts as well
+
 
 class Seam:
     """One place of a trainer at which a planner is asked.
@@ -36,8 +38,7 @@ class Seam:
     planner : Planner
         Set up with the trainer's topology, capacity, stages and rules.
     model : MoEModel, optional
-        Shape of the model. With it the routing handed over is replay in any form, without it counts
-        [N, L, E].
+        Shape of the model, without which the replay that a trainer carries is not read.
     **replay
         Options of :func:`routepack_opt.read_replay`, such as ``policy="count"`` or ``routing="predicted"``.
 
@@ -67,6 +68,7 @@ class Seam:
         *,
         dp: int,
         capacity: int | None = None,
+        counts: Any = None,
         routing: Any = None,
         form: str | None = None,
         own: Callable[[], OwnLayout | None] | None = None,
@@ -80,9 +82,11 @@ class Seam:
             Raw tokens of every sample.
         dp, capacity : int
             What the trainer runs with; the planner must be set up for the same.
+        counts : array_like of int, shape (N, L, E), or callable, optional
+            Routed tokens, or what returns them.
         routing : optional
-            Replay in any form, or counts [N, L, E]; packed by length alone when left out. A callable is asked
-            for it.
+            Replay of the samples, or what returns it; read where there are no counts and the model is known.
+            Without either the window is packed by length.
         form : str, optional
             Form of the replay, where it carries no marker.
         own : callable, optional
@@ -98,7 +102,8 @@ class Seam:
         try:
             cells = _whole(own, len(lengths)) if own is not None else None
             found = self.planner.plan(
-                lambda: self._problem(self._window(lengths, routing, form), dp, capacity, rules), own=cells
+                lambda: self._problem(self._window(lengths, counts, routing, form), dp, capacity, rules),
+                own=cells,
             )
         except Exception as error:  # whatever one step's data can do to a planner, the step goes on
             self.fail(error)
@@ -132,14 +137,16 @@ class Seam:
             f"routepack/windows_{name}": float(self.outcomes[name]) for name in ("planned", "own")
         }
 
-    def _window(self, lengths: Sequence[int], routing: Any, form: str | None) -> Window:
-        given = routing() if callable(routing) else routing
+    def _window(self, lengths: Sequence[int], counts: Any, routing: Any, form: str | None) -> Window:
         sizes = np.asarray(lengths, np.int64)
-        if given is None:
+        if counts is not None:
+            given = np.asarray(counts() if callable(counts) else counts)
+            named = {name: self.replay[name] for name in _OF_COUNTS if name in self.replay}
+            return Window.from_counts(sizes, given, **named)
+        found = None if self.model is None else routing() if callable(routing) else routing
+        if found is None or self.model is None:
             return Window.from_lengths(sizes)
-        if self.model is not None:
-            return read_replay(given, self.model, lengths=sizes, **({"form": form} | self.replay))
-        return Window.from_counts(sizes, np.asarray(given), **self.replay)
+        return read_replay(found, self.model, lengths=sizes, **({"form": form} | self.replay))
 
     def _problem(self, window: Window, dp: int, capacity: int | None, rules: Mapping[str, Any]) -> Problem:
         config = self.planner.config

@@ -60,7 +60,7 @@ def _planned(seam: Seam, dp: int, data: Any, boundaries: Any) -> Any:
             seam,
             lengths[start:end].tolist(),
             steps,
-            routing=_routing(data, mask, start) if seam.model is not None else None,
+            routing=_routing(data, mask, start),
             form="padded",
             oversize="alone",
         )

@@ -30,18 +30,19 @@ class DpSchedule:
     Parameters
     ----------
     seam : Seam
-        Where to plan. With its model, routing comes from :meth:`see`.
+        Where to plan.
     own : callable, optional
         slime's `build_dp_schedule`; imported when first needed.
     """
 
     def __init__(self, seam: Seam, own: Schedule | None = None) -> None:
         self.seam, self._own = seam, own
-        self._routing: Sequence[Any] | None = None
+        self._seen: dict[str, Sequence[Any]] = {}
 
-    def see(self, routing: Sequence[Any]) -> None:
-        """Take the routed experts (or counts) of the samples that are scheduled next, in their order."""
-        self._routing = routing
+    def see(self, routing: Sequence[Any] | None = None, counts: Sequence[Any] | None = None) -> None:
+        """Take the routed experts, or the counts, of the samples that are scheduled next, in their order."""
+        given = {"routing": routing, "counts": counts}
+        self._seen = {name: values for name, values in given.items() if values is not None}
 
     def __call__(
         self,
@@ -63,15 +64,14 @@ class DpSchedule:
                 rollout_indices=rollout_indices,
             )
         )
-        routing, self._routing = self._routing, None
+        seen, self._seen = self._seen, {}
         steps = _steps(rollout_indices, global_batch_size)
         if not steps or not args.use_dynamic_batch_size:
             return call()
-        if routing is not None and len(routing) != len(total_lengths):
-            routing = None  # of another batch
+        seen = {name: values for name, values in seen.items() if len(values) == len(total_lengths)}
         self.seam.begin()
         cells = [
-            self._plan(args, train_parallel_config, total_lengths, routing, samples, s, call)
+            self._plan(args, train_parallel_config, total_lengths, seen, samples, s, call)
             for s, samples in enumerate(steps)
         ]
         if all(c is None for c in cells):
@@ -86,7 +86,7 @@ class DpSchedule:
         args: Any,
         parallel: Mapping[str, Any],
         lengths: Sequence[int],
-        routing: Sequence[Any] | None,
+        seen: Mapping[str, Sequence[Any]],
         samples: list[int],
         step: int,
         call: Once[Result],
@@ -97,11 +97,11 @@ class DpSchedule:
             [lengths[i] for i in samples],
             dp=parallel["dp_size"],
             capacity=args.max_tokens_per_gpu * parallel["cp_size"],
-            routing=None if routing is None else [np.asarray(routing[i]) for i in samples],
             form="arrays",
             own=lambda: [[[position[i] for i in cell] for cell in row] for row in _own_cells(call(), step)],
             row_multiple=parallel["microbatch_group_size_per_vp_stage"] if parallel["vpp_size"] > 1 else 1,
             oversize="alone",
+            **{name: [np.asarray(values[i]) for i in samples] for name, values in seen.items()},
         )
         if found is None:
             return None

@@ -69,7 +69,7 @@ def test_groups_are_the_rows_of_the_plan(group, limit):
 def test_every_rank_plans_the_same_for_itself():
     sizes = lengths(24, CAPACITY)
     kinds = [
-        packing_scheduler(seam(DP, CAPACITY, ep=2), Base, routing=lambda ids: counts(sizes)) for _ in range(2)
+        packing_scheduler(seam(DP, CAPACITY, ep=2), Base, counts=lambda ids: counts(sizes)) for _ in range(2)
     ]
     assert schedule(kinds[0], sizes) == schedule(kinds[1], sizes)
 

@@ -38,7 +38,7 @@ def test_an_own_layout_that_is_none_costs_nothing(own):
 
 def test_counts_and_replay_are_read():
     sizes = [5, 6, 7, 8]
-    by_counts = seam(DP, CAPACITY, ep=2).plan(sizes, dp=DP, routing=counts(sizes))
+    by_counts = seam(DP, CAPACITY, ep=2).plan(sizes, dp=DP, counts=counts(sizes))
     assert by_counts.placement.num_experts == 4
     model = MoEModel(layers=2, experts=4, top_k=1, dense_layers=())
     ids = [np.random.default_rng(n).integers(0, 4, (n, 2, 1)) for n in sizes]
@@ -46,8 +46,11 @@ def test_counts_and_replay_are_read():
         sizes, dp=DP, routing=ids, form="arrays"
     )
     assert by_replay.placement.num_layers == 2
+    assert seam(DP, CAPACITY, ep=2).plan(sizes, dp=DP, routing=ids).placement.num_layers == 0  # no model
+    both = seam(DP, CAPACITY, model=model, ep=2).plan(sizes, dp=DP, counts=counts(sizes), routing=ids)
+    assert both.placement.num_layers == 2
     forecast = seam(DP, CAPACITY, ep=2, routing="predicted")
-    forecast.plan(sizes, dp=DP, routing=lambda: counts(sizes))
+    forecast.plan(sizes, dp=DP, counts=lambda: counts(sizes))
     assert forecast.metrics()["routepack/predicted"] == 1.0
 
 
@@ -56,9 +59,9 @@ def test_counts_and_replay_are_read():
     [
         ({"dp": 3}, "3"),
         ({"dp": DP, "capacity": 99}, "99"),
-        ({"dp": DP, "routing": np.zeros((1, 1, 1))}, "counts"),
+        ({"dp": DP, "counts": np.zeros((1, 1, 1))}, "counts"),
         ({"dp": DP, "no_such_rule": 1}, "no_such_rule"),
-        ({"dp": DP, "routing": lambda: 1 / 0}, "ZeroDivisionError"),
+        ({"dp": DP, "counts": lambda: 1 / 0}, "ZeroDivisionError"),
     ],
 )
 def test_what_a_step_gets_wrong_runs_the_trainers_own_layout(asked, reason):

@@ -108,9 +108,8 @@ def test_faults_run_the_own_schedule():
 
 def test_one_unplanned_step_keeps_its_own_cells():
     here = seam(DP, CAPACITY)
-    here.replay = {}
     schedule = DpSchedule(here, fake)
-    schedule.see([np.zeros((1, 2))] * 4 + [np.full((1, 2), -1)] * 4)  # counts below zero are refused
+    schedule.see(counts=[np.zeros((1, 2))] * 4 + [np.full((1, 2), -1)] * 4)  # counts below zero are refused
     result = run(schedule, [10] * 8, 4)
     assert here.outcomes == {"planned": 1, "own": 1}
     assert cells_of(result)[1] == cells_of(run(fake, [10] * 8, 4))[1]
@@ -176,6 +175,6 @@ def test_counts_may_be_seen_too():
     sizes = lengths(12, CAPACITY)
     here = seam(DP, CAPACITY, ep=2)
     schedule = DpSchedule(here, fake)
-    schedule.see(list(counts(sizes)))
+    schedule.see(counts=list(counts(sizes)))
     run(schedule, sizes, 12)
     assert here.plans[0].placement.num_experts == 4

@@ -168,6 +168,7 @@ def test_faults_and_prefix_groups_stay_as_they_are():
     for here, trainer in (
         (broken(DP, CAPACITY), TRAINER),
         (seam(DP, CAPACITY), namespace(use_prefix_grouper=True)),
+        (seam(DP, CAPACITY), namespace(**vars(TRAINER), _get_dp_size=lambda group, role: 4)),
     ):
         batch, metrics = Proto(proto([9] * 16)), {}
         batch.batch[FIELD] = torch.ones(16, 4)  # of a step before

@@ -160,7 +160,7 @@ def _plan(
         seam,
         units.tokens,
         steps,
-        routing=None if counts is None else lambda part: np.asarray(counts)[part],
+        counts=counts,
         own=own,
         rules_of=units.together,
         equal_samples_per_slot=all(len({len(slot) for slot in step}) == 1 for step in steps),

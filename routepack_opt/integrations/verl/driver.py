@@ -56,13 +56,19 @@ def balance_batch(
 
             mask = np.asarray(batch.batch["attention_mask"])
             lengths = mask.reshape(len(mask), -1).sum(axis=1)
-            source = _padded_routing(batch.batch, mask) if seam.model is not None and counts is None else None
-            if counts is not None:
-                source = _rows_of_array(counts(batch))
-            found = _plan(seam, self, lengths, window, source, partitions)
+            found = _plan(
+                seam,
+                self,
+                lengths,
+                window,
+                partitions,
+                counts=None if counts is None else counts(batch),
+                routing=_padded_routing(batch.batch, mask),
+                form="padded",
+            )
             if found is not None:
-                batch.batch[FIELD] = torch.as_tensor(found.column.copy())
                 batch.reorder(torch.as_tensor(found.order))
+                batch.batch[FIELD] = torch.as_tensor(found.column[found.order])
         except Exception as error:
             seam.fail(error)
         metrics.update(seam.metrics())
@@ -92,8 +98,8 @@ def balance_batch_meta(
             import torch
 
             lengths = np.array([int(tag["seq_len"]) for tag in meta.tags], np.int64)
-            source = None if counts is None else _rows_of_array(counts(meta))
-            found = _plan(seam, self, lengths, window, source, partitions)
+            read = None if counts is None else counts(meta)
+            found = _plan(seam, self, lengths, window, partitions, counts=read)
             if found is not None:
                 store(list(meta.keys), meta.partition_id, {FIELD: torch.as_tensor(found.column.copy())})
                 if meta.fields is not None and FIELD not in meta.fields:
@@ -119,17 +125,13 @@ def _padded_routing(batch: Any, mask: Any) -> Callable[[list[int]], Any] | None:
     return lambda part: {"routed_experts": batch["routed_experts"][part], "attention_mask": mask[part]}
 
 
-def _rows_of_array(values: Any) -> Callable[[list[int]], Any]:
-    return lambda part: np.asarray(values)[part]
-
-
 def _plan(
     seam: Seam,
     trainer: Any,
     lengths: Any,
     window: int | None,
-    routing: Callable[[list[int]], Any] | None,
     partitions: Partitions | None,
+    **routing: Any,
 ) -> Dispatch | None:
     """Plan the batch as the trainer has ordered it: part d of it goes to rank d."""
     seam.begin()
@@ -143,14 +145,17 @@ def _plan(
     own = None
     if partitions is not None and window <= _COMPARED:
         own = partial(_own_cells, partitions, config.capacity, config.rules.row_multiple)
-    return plan_dispatch(
-        seam,
-        lengths.tolist(),
-        step_windows(len(lengths), window, config.topology.dp),
-        routing=routing,
-        form="padded" if seam.model is not None else None,
-        own=own,
-    )
+    steps = step_windows(len(lengths), window, _slots(trainer, config.topology.dp))
+    return plan_dispatch(seam, lengths.tolist(), steps, own=own, **routing)
+
+
+def _slots(trainer: Any, known: int) -> int:
+    """Return the data-parallel size of the trainer's actors; what the planner knows where it is not told."""
+    group = getattr(trainer, "actor_rollout_wg", None)
+    if hasattr(trainer, "_get_dp_size"):
+        return int(trainer._get_dp_size(group, "actor"))
+    ranks = getattr(group, "_dispatch_info", {}).get("actor")
+    return int(max(ranks)) + 1 if ranks else known
 
 
 def _own_cells(
