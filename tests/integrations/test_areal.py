@@ -1,4 +1,4 @@
-"""AReaL 1.0.4, 2.0.0: `ffd_allocate`, `_dispatch_tensors`, `ppo_update` of controller and actor, workers' splits.
+"""AReaL 1.0.4, 2.0.0: `ffd_allocate`, `_dispatch_tensors`, `ppo_update` of controller and actor, splits.
 
 Contract: the controller deals whole trajectories out and calls the workers with its keywords cut alike;
 a worker splits its part into minibatches, and each into microbatches, both through one synced function

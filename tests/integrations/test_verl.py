@@ -1,4 +1,4 @@
-"""verl 0.9.1 and 1dda039b: `_balance_batch` of both trainers, `prepare_micro_batches`, `get_seqlen_balanced_partitions`.
+"""verl 0.9.1 and 1dda039b: both `_balance_batch`, `prepare_micro_batches`, `get_seqlen_balanced_partitions`.
 
 Contract: V0 reorders a batch in place and returns nothing, V1 returns its metadata; dispatch cuts the batch
 into D equal parts, a worker cuts its part into mini-batches; a worker's index lists are a partition of its
