@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from integrations.seams import broken, check_grid, counts, lengths, namespace, seam
+from integrations.upstream import checkout
 from routepack_opt import LayoutRules
 from routepack_opt.integrations.areal import (
     allocate,
@@ -21,8 +23,6 @@ from routepack_opt.integrations.areal import (
     worker_update,
 )
 from routepack_opt.integrations.rowids import FIELD
-from tests.integrations.seams import broken, check_grid, counts, lengths, namespace, seam
-from tests.integrations.upstream import checkout
 
 DP, CAPACITY, STEPS = 2, 100, 2
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from integrations.seams import lengths
 from routepack_opt import InputError
 from routepack_opt.integrations.grouping import balanced_groups, fewest_groups
-from tests.integrations.seams import lengths
 
 
 def largest(values, groups):

@@ -5,8 +5,8 @@ from types import ModuleType
 
 import pytest
 
+from integrations.seams import seam
 from routepack_opt.integrations import areal, megatron, openrlhf, prime_rl, skyrl, verl
-from tests.integrations.seams import seam
 
 
 @pytest.fixture

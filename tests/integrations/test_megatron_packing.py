@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
+from integrations.seams import broken, check_grid, counts, lengths, seam
+from integrations.upstream import checkout
 from routepack_opt import InputError
 from routepack_opt.integrations.megatron import packing_scheduler
-from tests.integrations.seams import broken, check_grid, counts, lengths, seam
-from tests.integrations.upstream import checkout
 
 DP, CP, PER_RANK = 2, 2, 50
 CAPACITY = CP * PER_RANK

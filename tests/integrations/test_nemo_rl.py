@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from integrations.seams import broken, check_grid, lengths, namespace, seam
+from integrations.upstream import checkout
 from routepack_opt import MoEModel
 from routepack_opt.integrations.nemo_rl import install, planned_packer
-from tests.integrations.seams import broken, check_grid, lengths, namespace, seam
-from tests.integrations.upstream import checkout
 
 DP, CAPACITY, MODEL = 2, 96, MoEModel(layers=2, experts=4, top_k=2, dense_layers=())
 

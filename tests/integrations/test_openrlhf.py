@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from integrations.seams import broken, check_grid, counts, lengths, namespace, seam
+from integrations.upstream import checkout
 from routepack_opt.integrations.openrlhf import balance_experiences, setup_dynamic_batch
 from routepack_opt.integrations.rowids import FIELD
-from tests.integrations.seams import broken, check_grid, counts, lengths, namespace, seam
-from tests.integrations.upstream import checkout
 
 DP, CAPACITY, WINDOW = 2, 100, 16
 ARGS = namespace(

@@ -7,10 +7,10 @@ Contract: as many microbatches for every worker; at each row all workers have on
 import numpy as np
 import pytest
 
+from integrations.seams import broken, check_grid, lengths, namespace, seam
+from integrations.upstream import checkout
 from routepack_opt import MoEModel
 from routepack_opt.integrations.prime_rl import _own_cells, prepare_batch
-from tests.integrations.seams import broken, check_grid, lengths, namespace, seam
-from tests.integrations.upstream import checkout
 
 DP, CAPACITY, MODEL = 2, 100, MoEModel(layers=2, experts=4, top_k=1, dense_layers=())
 

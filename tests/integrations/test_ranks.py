@@ -2,14 +2,13 @@
 
 import pytest
 import torch
+from runtime.launch import all_ok, run_ranks
 
-from routepack_opt.integrations.skyrl import token_batches
-from routepack_opt.integrations.verl import balance_batch, prepare_micro_batches
-from tests.integrations.seams import lengths, seam
-from tests.integrations.test_skyrl import CAPACITY as SKYRL_CAPACITY
-from tests.integrations.test_skyrl import Iterator
-from tests.integrations.test_skyrl import stage as stage_chunks_of_the_trainer
-from tests.integrations.test_verl import (
+from integrations.seams import lengths, seam
+from integrations.test_skyrl import CAPACITY as SKYRL_CAPACITY
+from integrations.test_skyrl import Iterator
+from integrations.test_skyrl import stage as stage_chunks_of_the_trainer
+from integrations.test_verl import (
     CAPACITY,
     DP,
     FIELD,
@@ -22,7 +21,8 @@ from tests.integrations.test_verl import (
     own_prepare,
     proto,
 )
-from tests.runtime.launch import all_ok, run_ranks
+from routepack_opt.integrations.skyrl import token_batches
+from routepack_opt.integrations.verl import balance_batch, prepare_micro_batches
 
 
 def _verl(rank, parts):
@@ -63,8 +63,8 @@ def _skyrl(rank, chunks):
 
 
 def test_iterators_agree_over_all_ranks():
+    from integrations.test_skyrl import batch
     from routepack_opt.integrations.skyrl import stage_chunks
-    from tests.integrations.test_skyrl import batch
 
     (chunks,) = stage_chunks(seam(DP, SKYRL_CAPACITY), stage_chunks_of_the_trainer)(
         DP, batch(lengths(16, SKYRL_CAPACITY)), [(0, 16)]

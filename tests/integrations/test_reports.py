@@ -5,6 +5,10 @@ Numbers are those of the trainers' issues; where a plan exists it is asked for, 
 
 import pytest
 
+from integrations.seams import check_grid, namespace, seam
+from integrations.test_nemo_rl import Packer
+from integrations.test_openrlhf import MODULE, STRATEGY, Buffer
+from integrations.test_slime import ARGS, cells_of
 from routepack_opt.integrations.areal import allocate
 from routepack_opt.integrations.dispatch import plan_dispatch, step_windows
 from routepack_opt.integrations.openrlhf import setup_dynamic_batch
@@ -12,10 +16,6 @@ from routepack_opt.integrations.rowids import rows_of
 from routepack_opt.integrations.sequence_packers import planned_packer
 from routepack_opt.integrations.slime import DpSchedule
 from routepack_opt.integrations.verl import seqlen_balanced_partitions
-from tests.integrations.seams import check_grid, namespace, seam
-from tests.integrations.test_nemo_rl import Packer
-from tests.integrations.test_openrlhf import MODULE, STRATEGY, Buffer
-from tests.integrations.test_slime import ARGS, cells_of
 
 REPORTS = {
     "verl #7553: as many parts as tokens over the cap, then one of 14 tokens": ([7] * 8, 8, 2, 4),

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from integrations.seams import broken, lengths, seam
 from routepack_opt import Layout
 from routepack_opt.integrations.dispatch import plan_dispatch, step_windows
 from routepack_opt.integrations.rowids import all_agree, row_column, rows_of, slots_of, tell_own
-from tests.integrations.seams import broken, lengths, seam
 
 LAYOUTS = [Layout.from_cells([[[0], [3]], [[1], [2]]]), Layout.from_cells([[[0, 1], [2, 3]]])]
 WINDOWS = [[4, 5, 6, 7], [0, 1, 2, 3]]

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from integrations.seams import broken, check_grid, config, counts, lengths, seam
 from routepack_opt import InputError, LayoutRules, MoEModel, Planner
 from routepack_opt.integrations.own import Once, swap, two_stages
 from routepack_opt.integrations.seam import Seam, join_rules
-from tests.integrations.seams import broken, check_grid, config, counts, lengths, seam
 
 DP, CAPACITY = 2, 100
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from integrations.seams import broken, check_grid, lengths, seam
+from integrations.upstream import checkout
 from routepack_opt import MoEModel
 from routepack_opt.integrations.rowids import FIELD
 from routepack_opt.integrations.skyrl import make_seq_packer, stage_chunks, token_batches
-from tests.integrations.seams import broken, check_grid, lengths, seam
-from tests.integrations.upstream import checkout
 
 DP, CAPACITY, MODEL = 2, 100, MoEModel(layers=2, experts=4, top_k=1, dense_layers=())
 

@@ -9,10 +9,10 @@ from itertools import accumulate
 import numpy as np
 import pytest
 
+from integrations.seams import broken, check_grid, counts, lengths, namespace, seam
+from integrations.upstream import checkout
 from routepack_opt import MoEModel
 from routepack_opt.integrations.slime import DpSchedule, install
-from tests.integrations.seams import broken, check_grid, counts, lengths, namespace, seam
-from tests.integrations.upstream import checkout
 
 DP, CAPACITY = 2, 100
 PARALLEL = {"dp_size": DP, "cp_size": 2, "vpp_size": 1, "microbatch_group_size_per_vp_stage": 1}

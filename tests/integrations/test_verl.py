@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from integrations.seams import broken, check_grid, counts, lengths, namespace, seam
+from integrations.upstream import checkout
 from routepack_opt import LayoutRules, MoEModel
 from routepack_opt.integrations.rowids import FIELD
 from routepack_opt.integrations.verl import (
@@ -17,8 +19,6 @@ from routepack_opt.integrations.verl import (
     prepare_micro_batches,
     seqlen_balanced_partitions,
 )
-from tests.integrations.seams import broken, check_grid, counts, lengths, namespace, seam
-from tests.integrations.upstream import checkout
 
 DP, CAPACITY, WINDOW, MODEL = 2, 100, 16, MoEModel(layers=2, experts=4, top_k=1, dense_layers=())
 
