@@ -136,15 +136,14 @@ def all_agree(rows: Sequence[Any] | None, group: Any = None) -> bool:
     group : torch.distributed.ProcessGroup, optional
         The default group when left out. Where torch.distributed does not run, the rank decides alone.
     """
-    import torch
     import torch.distributed as dist
 
-    if not (dist.is_available() and dist.is_initialized()):
-        return rows is not None
-    on_gpu = "nccl" in str(dist.get_backend(group))
-    device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+    from routepack_opt.integrations.collective import gather_over
+
     number = 0 if rows is None else len(rows)
-    extremes = torch.tensor([number, -number], device=device)
-    dist.all_reduce(extremes, op=dist.ReduceOp.MIN, group=group)
-    fewest, most = int(extremes[0]), -int(extremes[1])
-    return fewest == most > 0
+    if not (dist.is_available() and dist.is_initialized()):
+        return number > 0
+    numbers = set(
+        gather_over(group)(b"%d" % number)
+    )  # whatever this rank has, the others wait for its number
+    return numbers == {b"%d" % number} and number > 0

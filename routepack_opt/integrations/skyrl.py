@@ -67,6 +67,8 @@ def _planned(seam: Seam, dp: int, data: Any, boundaries: Any) -> Any:
         if found is not None:
             order[start:end] = start + np.asarray(found.order)
             column[start:end] = found.column[found.order]
+    if not column.any():
+        return data
     index = torch.as_tensor(order)
     moved = type(data)({key: None if value is None else value[index] for key, value in data.items()})
     moved[FIELD] = torch.as_tensor(column)

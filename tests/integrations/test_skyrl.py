@@ -101,6 +101,7 @@ def test_a_mini_batch_that_ranks_cannot_share_stays_as_it_is():
 
 def test_faults_leave_the_batch_alone():
     staged, made, _ = run(broken(DP, CAPACITY), [9] * 8, [(0, 8)])
+    assert FIELD not in staged[0][0]
     assert samples(staged[0][0]) == [0, 1, 2, 3] and made[0][0]._microbatches == [[0], [1], [2], [3]]
     here = seam(DP, CAPACITY)
     strange = Batch({"sequences": torch.arange(8)[:, None]})
