@@ -143,7 +143,6 @@ def all_agree(rows: Sequence[Any] | None, group: Any = None) -> bool:
     number = 0 if rows is None else len(rows)
     if not (dist.is_available() and dist.is_initialized()):
         return number > 0
-    numbers = set(
-        gather_over(group)(b"%d" % number)
-    )  # whatever this rank has, the others wait for its number
+    # Whatever this rank has, the others wait for its number.
+    numbers = set(gather_over(group)(b"%d" % number))
     return numbers == {b"%d" % number} and number > 0
