@@ -15,6 +15,7 @@ from routepack_opt.certificates import RowCertificate
 from routepack_opt.errors import InfeasibleError, NoLayoutError
 from routepack_opt.layout import Layout
 from routepack_opt.placement import Placement
+from routepack_opt.planner.alternation import placement_for_forecast, placement_for_rows
 from routepack_opt.planner.clock import Timer
 from routepack_opt.planner.comparison import Comparison, compare_layouts
 from routepack_opt.planner.request import Request
@@ -32,6 +33,7 @@ from routepack_opt.solvers.annealing.population import (
 )
 
 _ROWS_SHARE = 0.3  # of the deadline that the row certificate may take
+_PLACE_SHARE = 0.15  # the placement for forecast rows
 _SEED_SHARE = 0.2  # and the seeds
 _FINISH = 2.0  # times the cost of describing one layout is kept for what follows the search
 _FLOOR = 0.010  # seconds kept at least
@@ -65,7 +67,7 @@ class Planning:
         certificate = self.certify()
         rows, packing = _held(certificate)
         self.request.tell("rows", rows=rows, lower_bound=certificate.lower_bound, status=certificate.status)
-        placement = self.place()
+        placement = self.place(rows)
         demand = placement.demand(self.problem.item_counts)
         self.request.tell("placement", moves=self.moves)
         bounds = self.bounds(rows, demand)
@@ -94,8 +96,8 @@ class Planning:
             return _with_packing(found, own.cell_of_item(self.problem), own.rows)
         return found
 
-    def place(self) -> Placement:
-        """Place the experts, near the previous placement when there is one."""
+    def place(self, rows: int) -> Placement:
+        """Place the experts: near the previous placement when there is one, else for forecast rows."""
         from routepack_opt.solvers.placing import place
 
         if self.request.placement is not None:
@@ -104,8 +106,15 @@ class Planning:
         previous = self.request.previous.placement if self.request.previous is not None else None
         paper = self.request.method == "paper"
         result = place(self.problem, method="lpt" if paper else "refined", previous=previous)
-        self.moves = result.moves
-        return result.placement
+        placement = result.placement
+        if previous is None and self.request.method == "annealing" and self.parameters().blocks_first:
+            share = self.timer.left(_PLACE_SHARE)
+            until = None if share is None else self.timer.clock() + share
+            placement = placement_for_forecast(
+                self.problem, placement, rows, lambda: until is not None and self.timer.clock() >= until
+            )
+        self.moves = placement.moves_from(self.start_of(placement))
+        return placement
 
     def start_of(self, placement: Placement) -> Placement:
         """Return where the experts are now: the previous plan's placement, or identity."""
@@ -185,7 +194,7 @@ class Planning:
         result = self.anneal(demand, cells, rows, parameters, self._proposals(first), first)
         if result.score > best.score.components:
             raise AssertionError("the search lost its best seed")
-        if len(result.trace) < parameters.levels:
+        if not result.complete:
             return result.cell_of_item, "incumbent", "the deadline ended the search early"
         return result.cell_of_item, "annealed", None
 
@@ -251,8 +260,6 @@ class Planning:
         self, placement: Placement, demand: Any, cells: IntArray, rows: int
     ) -> tuple[Placement, Any, IntArray]:
         """Move experts for the rows found, repack warm, and keep the result when the exact score improves."""
-        from routepack_opt.planner.alternation import placement_for_rows
-
         problem = self.problem
         layout = Layout.from_items(problem, cells, rows)
         refined = placement_for_rows(problem, placement, layout, self.timer.late)

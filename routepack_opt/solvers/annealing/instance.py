@@ -17,6 +17,7 @@ from routepack_opt.problem import Problem
 from routepack_opt.solvers.annealing._kernels.peaks import LANES
 from routepack_opt.solvers.annealing._kernels.state import Instance, State, rebuild
 
+TOTAL_WEIGHT = 1e-6  # of s1 in Eq. 16
 _LOAD_LIMIT = 2**31 // LANES  # LANES peaks are added in 32 bits
 
 
@@ -66,6 +67,7 @@ def build_instance(problem: Problem, demand: npt.NDArray[Any]) -> Instance:
         cap=problem.cell_cap,
         max_samples=rules.max_samples_per_cell or problem.window.size,
         equal_samples=int(rules.equal_samples_per_slot),
+        total_weight=TOTAL_WEIGHT,
     )
 
 

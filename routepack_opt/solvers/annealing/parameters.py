@@ -33,6 +33,8 @@ class Mix:
     guided : int
         Parts of 1024 of the swaps and relocations that go from a heavy to a light row-shard, and there from
         the cell that holds up its shard (the paper's guidance; 819 is its 80 %).
+    inside : int
+        Parts of 1024 of the other steps, near swaps apart, that stay inside a row-shard.
     """
 
     near: int = 700
@@ -41,18 +43,19 @@ class Mix:
     pair: int = 16
     reach: int = 16
     guided: int = 0
+    inside: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("near", "any", "move", "pair", "guided"):
+        for name in ("near", "any", "move", "pair", "guided", "inside"):
             whole_number(getattr(self, name), f"mix.{name}", high=1024)
         whole_number(self.reach, "mix.reach", low=1)
         if self.near + self.any + self.move + self.pair > 1024:
             raise InputError("shares of at most 1024 together", repr(self), "mix")
 
     def thresholds(self) -> IntArray:
-        """Cumulative shares, then reach and guidance, as `_kernels.proposals` reads them."""
+        """Cumulative shares, then reach, guidance and inside, as `_kernels.proposals` reads them."""
         shares = np.cumsum([self.near, self.any, self.move, self.pair])
-        return np.array([*shares, 1024, self.reach, self.guided], np.int64)
+        return np.array([*shares, 1024, self.reach, self.guided, self.inside], np.int64)
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,9 @@ class AnnealingParameters:
         Temperatures relative to max(abs(E), 1).
     mix : Mix
         Kinds of moves.
+    blocks_first : bool
+        Search over which row-shard an item is in, then over the cells inside each, then over all (see
+        `blocks`), where the problem allows it.
     rule : {"annealing", "paper"}
         Whose defaults these are; written into the plan.
     """
@@ -99,6 +105,7 @@ class AnnealingParameters:
     hottest: float = 3e-5
     coldest: float = 1e-6
     mix: Mix = Mix()
+    blocks_first: bool = True
     rule: Literal["annealing", "paper"] = "annealing"
 
     def __post_init__(self) -> None:
@@ -122,7 +129,8 @@ class AnnealingParameters:
         hottest = min(HOTTEST, cls.hottest * scale * scale)
         if items > FEW:
             return cls(hottest=hottest)
-        return cls(8, hottest=hottest, coldest=cls.coldest * scale, mix=Mix(300, 400, 200, 100))
+        mix, coldest = Mix(300, 400, 200, 100), cls.coldest * scale
+        return cls(8, hottest=hottest, coldest=coldest, mix=mix, blocks_first=False)
 
     def temperatures(self) -> list[float]:
         """T_0 > T_1 > ... by repeated multiplication, which is the same on every host."""
@@ -152,5 +160,6 @@ PAPER = AnnealingParameters(
     levels=20,
     hottest=1e-4,
     mix=Mix(near=0, any=924, move=100, pair=0, guided=819),
+    blocks_first=False,
     rule="paper",
 )

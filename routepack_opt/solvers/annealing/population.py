@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from routepack_opt.solvers.annealing.members import Member, Step
 from routepack_opt.solvers.annealing.parameters import AnnealingParameters
 from routepack_opt.solvers.annealing.resampling import copies
 
+PHASES = ("cells", "blocks", "inside", "finish")
 _CHAINS, _RESAMPLING = 1, 2  # what random streams are spawned for
 _PILOT = 2_000  # proposals per member that measure the speed before the first level of a timed run
 
@@ -51,6 +52,7 @@ class SerialExecutor:
 class Level:
     """What happened on one temperature level; the trace of a run is a list of these."""
 
+    phase: str
     seconds: float
     temperature: float
     incumbent: tuple[int, int, int]
@@ -74,6 +76,8 @@ class AnnealingResult:
         Its three scaled components.
     stopped : str
         ``"finished"`` or ``"deadline"``.
+    complete : bool
+        Whether every temperature was reached.
     proposals : int
         Proposals made over all chains.
     trace : list of Level
@@ -83,8 +87,36 @@ class AnnealingResult:
     cell_of_item: IntArray
     score: tuple[int, int, int]
     stopped: str
+    complete: bool
     proposals: int
     trace: list[Level] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a search stops, and what runs it.
+
+    Attributes
+    ----------
+    proposals, deadline : int, float
+        Exactly one: proposals over all chains, or the value of `clock` at which to stop.
+    clock : callable
+        Seconds; injected by tests.
+    executor : Executor
+        Where members run; the calling thread by default.
+    progress : callable, optional
+        Called after every level.
+    """
+
+    proposals: int | None = None
+    deadline: float | None = None
+    clock: Callable[[], float] = time.perf_counter
+    executor: Executor = field(default_factory=SerialExecutor)
+    progress: Callable[[Level], None] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.proposals is None) == (self.deadline is None):
+            raise AssertionError("exactly one of proposals and deadline")
 
 
 def anneal(
@@ -117,58 +149,70 @@ def anneal(
         Of all random streams.
     parameters : AnnealingParameters, optional
         Shape of the search.
-    proposals, deadline : int, float
-        Exactly one: proposals over all chains, or the value of `clock` at which to stop.
-    clock : callable
-        Seconds; injected by tests.
-    executor : Executor, optional
-        Where members run; the calling thread when left out.
-    progress : callable, optional
-        Called after every level.
+    proposals, deadline, clock, executor, progress
+        See :class:`Limits`.
 
     Returns
     -------
     AnnealingResult
     """
-    if (proposals is None) == (deadline is None):
-        raise AssertionError("exactly one of proposals and deadline")
-    executor, parameters = executor or SerialExecutor(), parameters or AnnealingParameters()
-    run = _Run(problem, demand, seeds, rows, seed, parameters, executor)
-    run.clock, run.deadline, run.progress = clock, deadline, progress
-    return run.finish(proposals)
+    from routepack_opt.solvers.annealing.blocks import anneal_blocks_first, blocks_pay
+
+    parameters = parameters or AnnealingParameters()
+    instance, starts = build_instance(problem, demand), [to_kernel(problem, cells) for cells in seeds]
+    limits = Limits(proposals, deadline, clock, executor or SerialExecutor(), progress)
+    blocks = parameters.blocks_first and blocks_pay(instance, rows)
+    search = anneal_blocks_first if blocks else anneal_cells
+    result = search(instance, starts, rows, seed=seed, parameters=parameters, limits=limits)
+    return replace(result, cell_of_item=from_kernel(problem, result.cell_of_item))
+
+
+def anneal_cells(
+    instance: Instance,
+    starts: Sequence[IntArray],
+    rows: int,
+    *,
+    seed: int,
+    parameters: AnnealingParameters,
+    limits: Limits,
+    phase: str = "cells",
+) -> AnnealingResult:
+    """Improve a population of kernel layouts, all moves at once; arguments as for :func:`anneal`.
+
+    Parameters
+    ----------
+    phase : str
+        Name in the trace; phases draw from random streams of their own.
+    """
+    return _Run(instance, starts, rows, seed, parameters, limits, phase).finish()
 
 
 class _Run:
-    """State of one call of :func:`anneal`."""
-
-    clock: Callable[[], float]
-    deadline: float | None
-    progress: Callable[[Level], None] | None
+    """State of one call of :func:`anneal_cells`."""
 
     def __init__(
         self,
-        problem: Problem,
-        demand: npt.NDArray[Any],
-        seeds: Sequence[IntArray],
+        instance: Instance,
+        starts: Sequence[IntArray],
         rows: int,
         seed: int,
         parameters: AnnealingParameters,
-        executor: Executor,
+        limits: Limits,
+        phase: str,
     ) -> None:
-        self.problem, self.parameters, self.executor = problem, parameters, executor
-        self.instance: Instance = build_instance(problem, demand)
+        self.instance, self.parameters, self.limits, self.phase = instance, parameters, limits, phase
+        self.clock, self.deadline = limits.clock, limits.deadline
         self.mix = parameters.mix.thresholds()
-        self.resampling = np.random.Generator(
-            np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(_RESAMPLING,)))
-        )
+        stream = PHASES.index(phase)
+
+        def spawned(*key: int) -> np.random.SeedSequence:
+            return np.random.SeedSequence(seed, spawn_key=(*key[:1], stream, *key[1:]))
+
+        self.resampling = np.random.Generator(np.random.PCG64(spawned(_RESAMPLING)))
         self.members = []
         for m in range(parameters.population):
-            words = (
-                np.random.SeedSequence(seed, spawn_key=(_CHAINS, m))
-                .generate_state(4, np.uint64)
-                .astype(np.uint64)
-            )
-            state = new_state(self.instance, rows, to_kernel(problem, seeds[m % len(seeds)]), words)
+            words = spawned(_CHAINS, m).generate_state(4, np.uint64).astype(np.uint64)
+            state = new_state(self.instance, rows, starts[m % len(starts)], words)
             self.members.append(Member(state, state.cell.copy(), state.score.copy()))
         self.best_cell = self.members[0].best_cell.copy()
         self.best_score = self.members[0].best_score.copy()
@@ -189,9 +233,9 @@ class _Run:
         """Say whether the deadline has passed."""
         return self.deadline is not None and self.clock() >= self.deadline
 
-    def finish(self, proposals: int | None) -> AnnealingResult:
+    def finish(self) -> AnnealingResult:
         """Run all levels and return the incumbent."""
-        start = self.clock()
+        start, proposals = self.clock(), self.limits.proposals
         temperatures = self.parameters.temperatures()
         speed = self.pilot(temperatures[0]) if proposals is None else 0.0
         for n, temperature in enumerate(temperatures):
@@ -207,10 +251,10 @@ class _Run:
                 speed = (self.made - made) / elapsed
             if n + 1 < len(temperatures):
                 self.resample(temperature, temperatures[n + 1])
-        cells = from_kernel(self.problem, self.best_cell)
         score = (int(self.best_score[0]), int(self.best_score[1]), int(self.best_score[2]))
         stopped = "deadline" if self.late() else "finished"
-        return AnnealingResult(cells, score, stopped, self.made, self.trace)
+        complete = len(self.trace) == len(temperatures)
+        return AnnealingResult(self.best_cell, score, stopped, complete, self.made, self.trace)
 
     def share(self, proposals: int, n: int, left: int) -> int:
         """Proposals per member on level n of a reproducible run; remainders go to the first levels."""
@@ -234,7 +278,7 @@ class _Run:
         """Run every member for `proposals` steps and take over the best."""
         late = self.late if self.deadline is not None else None
         step = Step(self.instance, self.mix, temperature, proposals, late)
-        self.members = self.executor.map(step, self.members)
+        self.members = self.limits.executor.map(step, self.members)
         self.made += sum(member.proposals for member in self.members)
         self.adopt()
 
@@ -256,6 +300,7 @@ class _Run:
         energies = self.energies()
         mean = sum(energies) / len(energies)
         level = Level(
+            phase=self.phase,
             seconds=self.clock() - start,
             temperature=temperature,
             incumbent=(int(self.best_score[0]), int(self.best_score[1]), int(self.best_score[2])),
@@ -267,5 +312,5 @@ class _Run:
             accepted=sum(int(member.counts[1]) for member in self.members),
         )
         self.trace.append(level)
-        if self.progress is not None:
-            self.progress(level)
+        if self.limits.progress is not None:
+            self.limits.progress(level)

@@ -18,10 +18,12 @@ EVALUATED, ACCEPTED = 0, 1
 
 @inlined
 def energy_of(inst: Instance, score: Any) -> float:
-    """Eq. 16: s0 + 1e-6 s1 + 1e-9 s2 in unscaled units, of the first three numbers of `score`."""
-    return (float(score[PRIMARY]) + 1e-6 * float(score[TOTAL]) + 1e-9 * float(score[ROW_PEAK])) / float(
-        inst.denominator
-    )
+    """Eq. 16: s0 + 1e-6 s1 + 1e-9 s2 in unscaled units, of the first three numbers of `score`.
+
+    The weight of s1 is the instance's: a larger one lets the shards that are not the busiest improve too.
+    """
+    weighted = float(score[PRIMARY]) + inst.total_weight * float(score[TOTAL]) + 1e-9 * float(score[ROW_PEAK])
+    return weighted / float(inst.denominator)
 
 
 @inlined
@@ -69,6 +71,7 @@ def run_chain(
         Evaluated and accepted proposals are added to it.
     """
     energy = energy_of(inst, state.score)
+    by_score = inst.total_weight < 1.0  # the energy and the score agree, but for ties below its precision
     unsaved = False  # whether the current state is the best and `best_cell` not yet says so
     for _ in range(proposals):
         a, b, count_a, count_b = propose(inst, state, mix)
@@ -77,7 +80,7 @@ def run_chain(
         evaluate(inst, state, a, b, count_a, count_b)
         counts[EVALUATED] += 1
         after = energy_of(inst, state.trial)
-        if not lower(state.trial, state.score):
+        if not (by_score and lower(state.trial, state.score)):
             change = (after - energy) / max(abs(energy), 1.0)
             if change >= temperature * LARGEST or not max(change, 0.0) < temperature * exponential(state.rng):
                 continue  # the first test spares the logarithm where no draw could accept

@@ -15,18 +15,12 @@ from routepack_opt.solvers.annealing._kernels.state import (
     State,
     add_demand,
     attention_after,
+    block_of,
     find_top,
 )
 
 # Fields of State.trial, filled by `evaluate`.
 PRIMARY, TOTAL, ROW_PEAK, ATTENTION_A, PEAKS_A, ATTENTION_B, PEAKS_B = range(7)
-
-
-@inlined
-def block_of(inst: Instance, cell: int) -> Any:
-    """Return the row-shard of a cell."""
-    slots = inst.shard_of_slot.size
-    return cell // slots * (inst.shard_start.size - 1) + inst.shard_of_slot[cell % slots]
 
 
 @inlined

@@ -9,11 +9,11 @@ import numpy as np
 
 from routepack_opt.solvers.annealing._kernels.compile import inlined, kernel
 from routepack_opt.solvers.annealing._kernels.random import below, unit
-from routepack_opt.solvers.annealing._kernels.state import Instance, State
+from routepack_opt.solvers.annealing._kernels.state import Instance, State, block_of
 
 # Positions in `mix`: cumulative shares of the kinds out of 1024, the reach of a near swap, the share of
-# guidance.
-NEAR, ANY, MOVE, PAIR, CELLS, REACH, GUIDED = range(7)
+# guidance, and the share of steps inside a row-shard.
+NEAR, ANY, MOVE, PAIR, CELLS, REACH, GUIDED, INSIDE = range(8)
 
 
 @inlined
@@ -31,7 +31,12 @@ def propose(inst: Instance, state: State, mix: Any) -> tuple[int, int, int, int]
         j = neighbour(inst, state, i, mix[REACH])
         state.picked[1, 0] = max(j, 0)
         return a, state.cell[max(j, 0)], 1 if j >= 0 else -1, 1
-    b = light_cell(inst, state) if guided else below(state.rng, state.size.size)
+    if guided:
+        b = light_cell(inst, state)
+    elif mix[INSIDE] > 0 and below(state.rng, 1024) < mix[INSIDE]:
+        b = cell_of_block(inst, state, block_of(inst, a))
+    else:
+        b = below(state.rng, state.size.size)
     state.picked[1, 0] = state.members[b, below(state.rng, state.size[b])]
     if kind < mix[ANY]:
         return a, b, 1, 1

@@ -34,6 +34,7 @@ class Instance(NamedTuple):
     cap: int
     max_samples: int
     equal_samples: int  # 1 when every slot must keep its number of samples
+    total_weight: float  # of the sum over shards in the energy, beside the busiest shard's 1
 
 
 class State(NamedTuple):
@@ -57,6 +58,13 @@ class State(NamedTuple):
     picked: Any  # int64 [2, most]: items that a move takes from cell a and from cell b
     moved: Any  # int32 [2, blocks of layers, P, LANES]: their summed demand
     trial: Any  # int64 [8]: see `moves.evaluate`
+
+
+@inlined
+def block_of(inst: Instance, cell: int) -> Any:
+    """Return the row-shard of a cell."""
+    slots = inst.shard_of_slot.size
+    return cell // slots * (inst.shard_start.size - 1) + inst.shard_of_slot[cell % slots]
 
 
 @kernel

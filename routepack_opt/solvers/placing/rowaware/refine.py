@@ -6,7 +6,7 @@ shards), compared exactly; the same input gives the same result unless `should_s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ class RowRefinement:
     moves : int
         Experts whose rank differs from that in the placement given.
     layers_done : int
-        Layers finished before `should_stop` said so; all of them otherwise.
+        Layers finished before `should_stop` said so; all that were asked for otherwise.
     """
 
     placement: Placement
@@ -51,6 +51,7 @@ def refine_for_rows(
     seed: int = 0,
     moves: int = 100_000,
     max_sweeps: int = 16,
+    layers: Iterable[int] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> RowRefinement:
     """Swap experts, layer by layer, to lower the sum over rows of the busiest rank.
@@ -73,6 +74,8 @@ def refine_for_rows(
         Exchanges tried per layer by annealing; 0 leaves the descents.
     max_sweeps : int, optional
         Passes of a descent over the experts of a layer at most; one precedes and one follows the annealing.
+    layers : iterable of int, optional
+        Layers to refine; all when left out.
     should_stop : callable, optional
         Asked many times per layer. The best so far counts.
 
@@ -94,8 +97,8 @@ def refine_for_rows(
     search = LayerSearch(shard, work, unit, placement.ranks, moves, max_sweeps, should_stop or _never)
     by_layer = np.ascontiguousarray(loads.transpose(1, 2, 0))
     done = 0
-    for layer, slot in enumerate(slots):
-        if not search.run(by_layer[layer], slot, np.random.SeedSequence(seed, spawn_key=(layer,))):
+    for layer in range(len(slots)) if layers is None else layers:
+        if not search.run(by_layer[layer], slots[layer], np.random.SeedSequence(seed, spawn_key=(layer,))):
             break
         done += 1
     refined = Placement(slots, placement.ranks)
