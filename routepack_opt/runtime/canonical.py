@@ -173,7 +173,8 @@ def _whole(tensor: Tensor, ranks: Any, axis: int = 0) -> Tensor:
         (local.shape[0] * ranks.size(), *local.shape[1:]), dtype=local.dtype, device=local.device
     )
     # As bytes: not every backend knows every quantized type.
-    dist.all_gather_into_tensor(_bytes(out), _bytes(local), group=ranks)
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # renamed in torch 2.13
+    gather(_bytes(out), _bytes(local), group=ranks)
     return out.movedim(0, axis)
 
 
