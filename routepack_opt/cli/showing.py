@@ -1,4 +1,4 @@
-"""`routepack show` and `routepack versions`."""
+"""`routepack show`, `plot`, `report` and `versions`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("show")(show)
     app.command("plot")(plot)
+    app.command("report")(report)
     app.command("versions")(versions)
 
 
@@ -65,7 +66,7 @@ def show(
 def plot(
     plan: Annotated[Path, typer.Argument(help="Plan file.", metavar="PLAN")],
     output: Annotated[Path, typer.Option("-o", "--output", help="PNG, SVG or PDF file to write.")],
-    which: Annotated[str, typer.Option(help="plan (all), rows, ranks, fill or search.")] = "plan",
+    which: Annotated[str, typer.Option(help="plan (all), rows, ranks, loads, fill or search.")] = "plan",
 ) -> None:
     """Draw a plan: rows by cost, rank loads before and after, token fill, and the search.
 
@@ -74,6 +75,23 @@ def plot(
     from routepack_opt.plotting import save_plot
 
     save_plot(Plan.load(plan), output, which)
+    out.print(f"written to {output}")
+
+
+def report(
+    plan: Annotated[Path, typer.Argument(help="Plan file.", metavar="PLAN")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="HTML file to write.")],
+    title: Annotated[str, typer.Option(help="Heading of the page.")] = "RoutePack plan",
+) -> None:
+    """Write a plan as one page for a browser: how sure it is, what it costs, its figures.
+
+    The page is self-contained: send it, or open it on a phone.
+
+    Example: routepack report plan.npz -o plan.html
+    """
+    from routepack_opt.report import plan_page, write_page
+
+    write_page(plan_page(Plan.load(plan), title), output)
     out.print(f"written to {output}")
 
 

@@ -8,16 +8,9 @@ from typing import Any
 from routepack_opt.cli.output import forecast, number, out, percent, print_table
 from routepack_opt.errors import InfeasibleError, NoLayoutError
 from routepack_opt.plans import Plan
+from routepack_opt.report.facts import LAYOUTS, METRICS, metric_texts
 
-_NAMES = {
-    "baseline": "Baseline",
-    "reorder": "Reorder",
-    "routepack": "RoutePack",
-    "least_loaded": "least-loaded greedy",
-    "own": "own layout",
-}
-_KEYS = ("joint", "attention", "ep_peak_sum", "ep_tail_peak", "ep_balance_efficiency", "cv_global")
-_HEAD = ("layout", "joint", "attention", "EP peak sum", "EP tail peak", "EP efficiency", "global CV")
+_HEAD = ("layout", *(name for name, _ in METRICS.values()))
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:
@@ -75,8 +68,7 @@ def print_plan(plan: Plan, warm: float | None = None, output: Path | None = None
         out.print(f"cells {percent(shot.fill, 1)} full, {_moves_line(plan)}")
         if shot.stages:
             out.print(f"attention stages (name:alpha:beta) {', '.join(shot.stages)}")
-        order = [key for key in _NAMES if key in shot.table]
-        rows = [[_NAMES[key], *_table_row(shot.table[key])] for key in order]
+        rows = [[name, *metric_texts(shot.table[key])] for key, name in LAYOUTS.items() if key in shot.table]
         out.print()
         print_table("What each layout costs (joint = busiest shard's straggler time)", _HEAD, rows)
         for note in shot.notes:
@@ -102,13 +94,6 @@ def _moves_line(plan: Plan) -> str:
     moves, moved = plan.provenance.get("moves"), plan.provenance.get("bytes_moved")
     size = f" ({moved / 2**30:.2f} GiB)" if isinstance(moved, int) else ""
     return f"{moves} experts change rank{size}"
-
-
-def _table_row(row: Any) -> list[str]:
-    if row is None:
-        return ["-"] * len(_KEYS)
-    digits = {"joint": 2, "attention": 2, "ep_peak_sum": 0, "ep_tail_peak": 0}
-    return [number(row[key], digits.get(key, 4)) for key in _KEYS]
 
 
 def _gap_line(plan: Plan) -> str:

@@ -108,7 +108,10 @@ class _Phases:
         before = self.limits.clock() - self.begun
 
         def tell(level: Level) -> None:
-            if phase != "blocks":
+            if phase == "blocks":  # its energy counts a balanced layout 1 + _EVEN times
+                mean, spread = level.energy_mean / (1 + _EVEN), level.energy_spread / (1 + _EVEN)
+                level = replace(level, energy_mean=mean, energy_spread=spread)
+            else:
                 self.known = min(self.known, level.incumbent)
             self.trace.append(replace(level, seconds=before + level.seconds, incumbent=self.known))
             if self.limits.progress is not None:
