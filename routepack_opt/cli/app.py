@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from routepack_opt.cli import convert, exact, placing, planning, reading, rows, showing
+from routepack_opt.cli import convert, evaluating, exact, placing, planning, reading, rows, showing
 from routepack_opt.errors import CheckError, InfeasibleError, NoLayoutError, RoutePackError
 
 # Newer releases of typer carry a click of their own, so its exceptions are reached through typer's names.
@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (reading, planning, placing, rows, exact, showing, convert):
+for module in (reading, planning, placing, rows, exact, evaluating, showing, convert):
     module.register(app)
 
 
