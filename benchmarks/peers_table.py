@@ -139,7 +139,9 @@ def tables(rows):
     own = groups["plan", "RoutePack"]
     head = ["packer", "runs", "rows", "needs more rows", "breaks a rule"]
     head += ["joint", "attention", "EP peak sum", "joint, identity placement"]
-    packing = [["RoutePack", "", mean(own, "rows", 2), f"0 of {len(own)}", f"0 of {len(own)}", *["1"] * 3, "-"]]
+    packing = [
+        ["RoutePack", "", mean(own, "rows", 2), f"0 of {len(own)}", f"0 of {len(own)}", *["1"] * 3, "-"]
+    ]
     placing = []
     for (kind, name), found in groups.items():
         if kind == "packer":

@@ -2,7 +2,7 @@
 
 
 def ticking_makespan(forward, backward, orders):
-    """Whole durations [row][virtual stage]; `orders` has the operations of every stage. Returns the last tick."""
+    """Whole durations [row][virtual stage], operations of every stage in order; returns the last tick."""
     stages = len(orders)
     virtual = len(forward[0])
     finished = set()

@@ -1,10 +1,10 @@
 """verl's balanced partitions: Karmarkar-Karp over the slots, then inside each slot.
 
 Own implementation of the published algorithm, or the partition function of an installed verl. The work of a
-sample is ``24576 t + t^2``. Slots get equally many samples; the count of microbatches is that of the slot with
-most tokens over the capacity. `pack` is the form before the cap became strict: nothing holds a cell under the
-cap. `pack_strict` is the form since: the count rises, alike for all slots, until every cell is. Ranks that
-agree on a count are emulated.
+sample is ``24576 t + t^2``. Slots get equally many samples; the count of microbatches is that of the slot
+with most tokens over the capacity. `pack` is the form before the cap became strict: nothing holds a cell
+under the cap. `pack_strict` is the form since: the count rises, alike for all slots, until every cell
+is. Ranks that agree on a count are emulated.
 """
 
 import heapq

@@ -35,9 +35,9 @@ def summary(results: Results) -> list[dict[str, Any]]:
     -------
     list of dict
         `scenario`, `windows`, `rows` (mean R), `gap` (mean); `cv_global` by layout (Figure 7);
-        `simulated_tokens_per_second` by layout and `comparisons` (Table 3); `loads`: RoutePack over Reorder at
-        the same placement (Table 4); `simulated`: parts of the step by layout; `sensitivity`: RoutePack's simulated gain over
-        Baseline with each coefficient halved and doubled.
+        `simulated_tokens_per_second` by layout and `comparisons` (Table 3); `loads`: RoutePack over Reorder
+        at the same placement (Table 4); `simulated`: parts of the step by layout; `sensitivity`: simulated
+        gain over Baseline as assumed, and with each coefficient halved and doubled.
     """
     names = dict.fromkeys(row["scenario"] for row in results.rows)
     return [_scenario(results.rows, name) for name in names]
