@@ -49,10 +49,15 @@ def spread(entry, digits, unit=1.0):
 def cv(scenarios):
     """Figure 7."""
     rows = [
-        [s["scenario"], s["windows"], *(spread(s["cv_global"][k], 6) for k in ("baseline", "reorder"))]
+        [s["scenario"], s["windows"], *(_small(s["cv_global"][k]) for k in ("baseline", "reorder"))]
         for s in scenarios
     ]
     return grid(["scenario", "windows", "before", "after"], rows)
+
+
+def _small(entry):
+    """Mean and sample standard deviation of numbers that may be near 0."""
+    return f"{entry['mean']:.3g} ± {entry['deviation']:.2g}"
 
 
 def rates(scenarios):

@@ -4,7 +4,8 @@ On the seven recorded windows, with one and two shards, every packer lays out th
 cap, and the exact objective scores what comes out: under RoutePack's placement, so that the packing alone
 differs, and under identity, which is what a trainer without RoutePack runs. A layout that breaks the cap,
 leaves a cell empty or needs more rows is counted as such and never mended. Placers are scored with first fit
-decreasing. RoutePack has one second on two threads.
+decreasing. RoutePack has one second on two threads. A third table packs harder lengths, without routing:
+rows against the certified fewest, and broken caps.
 
 Writes ``benchmarks/results/peers.json`` and the tables between the marks of ``docs/evaluation.md``. Install
 ``verl areal lightbinpack`` (``pip install --no-deps``) to run their own functions instead of ours.
@@ -39,10 +40,12 @@ from benchmarks.peers import (  # noqa: E402
 from routepack_opt.layout import Layout  # noqa: E402
 from routepack_opt.scoring import demand_of, load_metrics, loads_of  # noqa: E402
 from routepack_opt.solvers.seeding import fixed_row_ffd  # noqa: E402
+from routepack_opt.suite.lengths import draw_lengths  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "peers.json"
 STAGES = (rp.AttentionStage("kda", 6.0), rp.AttentionStage("mla", 2.0, 2.0))
 OWN = "own implementation"
+FAMILIES, SEEDS = ("gsm8k", "lognormal", "grpo", "bimodal", "half"), 4
 KEYS = ("joint", "attention", "ep_peak_sum")
 
 
@@ -125,6 +128,36 @@ def measure(problem, window):
     return result
 
 
+def measure_lengths(family, seed):
+    """Rows and broken rules of every packer on lengths alone, 512 samples on eight slots of 8,192 tokens."""
+    window = rp.Window.from_lengths(draw_lengths(family, 512, 8192, np.random.SeedSequence(seed)))
+    problem = rp.Problem(window, rp.Topology(8), 8192)
+    found = rp.certify_rows(problem, time_limit=5.0)
+    for name, origin, pack in packers():
+        cells = pack(window.lengths, 8192, 8)
+        _, broken = judge(problem, cells)
+        row = {"window": family, "seed": seed, "kind": "lengths", "peer": name, "origin": origin}
+        row |= {"broken": broken, "rows_needed": found.rows, "rows_status": found.status}
+        yield row | {"more_rows": None if cells is None else len(cells) - found.rows}
+
+
+def harder(groups):
+    """Extra rows and broken rules by family of lengths."""
+    body = []
+    for (kind, name), found in groups.items():
+        if kind != "lengths":
+            continue
+        line = [name]
+        for family in FAMILIES:
+            rows = [row for row in found if row["window"] == family]
+            kept = [row["more_rows"] for row in rows if row["broken"] is None]
+            broken = len(rows) - len(kept)
+            text = f"{np.mean(kept):+.2f}" if kept else "-"
+            line.append(text + (f", {broken} of {len(rows)} broken" if broken else ""))
+        body.append(line)
+    return grid(["packer", *FAMILIES], body)
+
+
 def mean(rows, key, digits=3):
     """Mean of a column over the rows that have it."""
     values = [row[key] for row in rows if row[key] is not None]
@@ -154,7 +187,8 @@ def tables(rows):
             ratios = [mean(found, "cv_global", 4), *(mean(found, key) for key in KEYS)]
             placing.append([name, found[0]["origin"], *ratios])
     placers = ["placer", "runs", "global CV", "joint", "attention", "EP peak sum"]
-    return {"packers": grid(head, packing), "placers": grid(placers, placing)}
+    found = {"packers": grid(head, packing), "placers": grid(placers, placing)}
+    return found | {"harder": harder(groups)}
 
 
 def grid(head, rows):
@@ -173,6 +207,9 @@ def main():
             problem = rp.Problem(window, rp.Topology(8, 8, shards), 2048, STAGES)
             rows += measure(problem, path.stem)
             print(f"{path.stem}, {shards} shards", file=sys.stderr, flush=True)
+    for family in FAMILIES:
+        for seed in range(SEEDS):
+            rows += measure_lengths(family, seed)
     text = {"command": "python benchmarks/peers_table.py", "rows": rows}
     RESULT.write_text(json.dumps(text, indent=1) + "\n")
     for name, table in tables(rows).items():

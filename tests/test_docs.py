@@ -15,6 +15,7 @@ PAGES = [
     "docs/start/optimization.md",
     "docs/howto/embed.md",
     "docs/howto/trainers/index.md",
+    "docs/howto/evaluate.md",
     "docs/semantics.md",
     "docs/reference/metrics.md",
     "docs/placement.md",
