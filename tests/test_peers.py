@@ -121,7 +121,7 @@ def test_karmarkar_karp_falls_back_to_first_fit_over_the_cap():
 
 def test_slime_splits_its_heaviest_bin_until_the_slots_divide_the_bins():
     cells = slime.pack([1, 5, 6, 5], 10, 2)  # first fit makes three bins, 6, 6 and 5
-    assert sorted(map(tuple, sum(cells, []))) == [(0,), (1,), (2,), (3,)]
+    assert sorted(tuple(cell) for row in cells for cell in row) == [(0,), (1,), (2,), (3,)]
 
 
 @pytest.mark.parametrize("place", [eplb.place, snake.place, swaps.place])

@@ -60,6 +60,15 @@ def test_one_forward_one_backward_order():
     assert text == "F0F1B0F2B1F3B2B3"
 
 
+def test_interleaved_order():
+    texts = []
+    for stage in (0, 1):
+        order = schedule(2, 2, 4, stage)
+        texts.append(" ".join(f"{'B' if op.backward else 'F'}{op.row}{'ab'[op.chunk]}" for op in order))
+    assert texts[0] == "F0a F1a F0b F1b F2a B0b F3a B1b F2b B0a F3b B1a B2b B3b B2a B3a"
+    assert texts[1] == "F0a F1a F0b B0b F1b B1b F2a B0a F3a B1a F2b B2b F3b B3b B2a B3a"
+
+
 def test_interleaving_needs_whole_groups_of_rows():
     with pytest.raises(InputError, match="multiple of 4"):
         schedule(4, 2, 6, 0)
@@ -110,8 +119,9 @@ def test_shares_of_a_slot_are_whole(slots, ranks):
 ONES = Coefficients(1.0, 1.0, 1.0, 1.0, 1.0, backward_over_forward=2.0, element_bytes=1)
 
 
-def test_without_network_the_step_is_the_objective():
-    problem, placement, layout = tiny()
+@pytest.mark.parametrize("shards", [1, 2])
+def test_without_network_the_step_is_the_objective(shards):
+    problem, placement, layout = tiny(shards)
     work = shape_work(rp.MoEModel(3, 8, 2), 2, hidden=1, expert_width=1)
     free = Coefficients(1.0, 1e30, 1.0, 1e30, 1e30)
     step = simulate(volumes_of(problem, placement, layout, work, 4), free)
@@ -137,6 +147,9 @@ def test_every_part_answers_to_its_coefficient():
     fast = ONES.scaled("intra_node_bandwidth", 1e9)
     assert simulate(volumes, fast).exchange > 0  # the other level is left
     assert simulate(volumes, fast.scaled("inter_node_bandwidth", 1e9)).exchange < 1e-3 * base.exchange
+    demand = placement.demand(problem.item_counts)
+    busiest = traffic_of(problem, demand, layout, 2).busiest.max(axis=0).sum()
+    assert base.exchange == pytest.approx(4 * work.hidden * busiest)
     late = simulate(volumes, Coefficients(1, 1, 1, 1, 1, exchange_latency=5.0, element_bytes=1))
     assert late.exchange == pytest.approx(base.exchange + 3 * 3 * 4 * 5.0)  # rows, layers, exchanges
 

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,8 +79,10 @@ def open_results(path: Path, header: Mapping[str, Any]) -> list[Row]:
     if dict(kept.header) != json.loads(json.dumps(header)):
         remedy = "Name another file, or remove this one"
         raise InputError("results of the same suite, budget and version", "another run", str(path), remedy)
-    write_results(path, header, kept.rows)  # drops a line that was cut
-    return list(kept.rows)
+    plans = Counter((row["scenario"], row["window"], row["seed"]) for row in kept.rows)
+    whole = [row for row in kept.rows if plans[row["scenario"], row["window"], row["seed"]] == len(LAYOUTS)]
+    write_results(path, header, whole)  # without a line that was cut, and what belongs to it
+    return whole
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:

@@ -116,13 +116,9 @@ def _units(suite: EvaluationSuite, seeds: Sequence[int], rows: Mapping[Any, Row]
     """Yield every window with the seeds that are missing."""
     for scenario in suite.scenarios:
         for k, window in enumerate(scenario.windows):
-            missing = [
-                seed
-                for seed in seeds
-                if any((scenario.name, window, seed, layout) not in rows for layout in LAYOUTS)
-            ]
+            missing = tuple(s for s in seeds if (scenario.name, window, s, LAYOUTS[0]) not in rows)
             if missing:
-                yield scenario, k, tuple(missing)
+                yield scenario, k, missing
 
 
 def _ordered(suite: EvaluationSuite, seeds: Sequence[int], rows: Mapping[Any, Row]) -> Iterator[Row]:
