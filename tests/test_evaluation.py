@@ -205,6 +205,12 @@ def test_what_is_wrong_in_a_suite_is_named(suite_file, change, words):
         read_suite(suite_file)
 
 
+def test_windows_without_routing_are_refused(suite_file, tmp_path):
+    rp.Window.from_lengths([30, 40]).save(tmp_path / "w-0.npz")
+    with pytest.raises(InputError, match=r"^w-0: .*routing"):
+        run_evaluation(read_suite(suite_file))
+
+
 def test_the_committed_suite_can_be_read():
     suite = read_suite(ROOT / "instances/evaluation/paper.json")
     assert {scenario.edp_shards for scenario in suite.scenarios if scenario.preset} == {1, 2}

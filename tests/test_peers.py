@@ -65,6 +65,18 @@ def test_every_sample_once_or_flagged(name, origin, pack, lengths, dp):
         assert name == "lightbinpack, grouped BFD"
 
 
+@pytest.mark.parametrize(("name", "origin", "pack"), PACKERS, ids=[p[0] for p in PACKERS])
+def test_installed_packages_keep_the_contract_too(name, origin, pack, monkeypatch):
+    monkeypatch.undo()
+    if not origin.startswith("real package"):
+        pytest.skip("not installed, or ours anyway")
+    lengths = np.random.default_rng(1).integers(1, 30, 48)
+    cells = pack(lengths, 60, 4)
+    assert sorted(i for row in cells for cell in row for i in cell) == list(range(48))
+    layout, broken = peers_table.judge(problem_of(lengths, 60, 4), cells)
+    assert layout is not None or broken == "cells missing"
+
+
 def test_a_broken_cap_is_said_and_not_mended():
     lengths = np.full(8, 7)
     cells = verl.pack(lengths, 8, 1)

@@ -115,7 +115,7 @@ def _measured(scenario: Scenario, problem: Problem, placement: Placement, layout
     pipeline = {"stages": scenario.pipeline, "chunks": scenario.chunks}
     tokens = int(problem.window.lengths.sum())
     step = simulate(volumes, coefficients, **pipeline)
-    row |= {
+    simulated: dict[str, float] = {
         "simulated_step_seconds": step.seconds,
         "simulated_tokens_per_second": tokens / step.seconds,
         "simulated_attention_seconds": step.attention,
@@ -129,5 +129,10 @@ def _measured(scenario: Scenario, problem: Problem, placement: Placement, layout
     for name in VARIED:
         for factor, word in ((0.5, "half"), (2.0, "double")):
             seconds = simulate(volumes, coefficients.scaled(name, factor), **pipeline).seconds
-            row[f"simulated_tokens_per_second_{name}_{word}"] = tokens / seconds
-    return row
+            simulated[f"simulated_tokens_per_second_{name}_{word}"] = tokens / seconds
+    return row | {name: _short(value) for name, value in simulated.items()}
+
+
+def _short(value: float) -> float:
+    """Nine digits are more than any assumption holds, and keep the files small."""
+    return value if isinstance(value, int) else float(f"{value:.9g}")

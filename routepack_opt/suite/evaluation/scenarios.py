@@ -89,8 +89,16 @@ class Scenario:
         }
 
     def problem(self, window: int) -> Problem:
-        """Return the problem of a window, by its position."""
+        """Return the problem of a window, by its position.
+
+        Raises
+        ------
+        InputError
+            When the window has no routing.
+        """
         made = preset_window(self.preset, window, self.samples) if self.preset else self._read(window)
+        if made.num_layers == 0:
+            raise InputError("a window with routing", "lengths alone", self.windows[window])
         if self.stages:
             stages = tuple(AttentionStage.parse(text) for text in self.stages)
         else:

@@ -55,7 +55,7 @@ def _scenario(rows: Sequence[Row], name: str) -> dict[str, Any]:
         "scenario": name,
         "windows": len(rates["baseline"]),
         "rows": float(np.mean(of("routepack", "rows"))),
-        "gap": float(np.mean([row["gap"] or 0.0 for row in rows if _is(row, name, "routepack")])),
+        "gap": _mean_gap(rows, name),
         "cv_global": each("cv_global"),
         RATES: each(RATES),
         "comparisons": [asdict(found) for found in compare_all(rates)],
@@ -78,8 +78,9 @@ def _scenario(rows: Sequence[Row], name: str) -> dict[str, Any]:
 _Column = Callable[[str, str], list[float]]
 
 
-def _is(row: Row, scenario: str, layout: str) -> bool:
-    return bool(row["scenario"] == scenario and row["layout"] == layout)
+def _mean_gap(rows: Sequence[Row], scenario: str) -> float | None:
+    gaps = [row["gap"] for row in rows if row["scenario"] == scenario and row["gap"] is not None]
+    return float(np.mean(gaps)) if gaps else None
 
 
 def _change(of: _Column, column: str) -> float | None:
