@@ -45,7 +45,7 @@ def measure_window(
     """
     problem = scenario.problem(window)
     rows: list[Row] = []
-    shared: dict[str, Row] = {}
+    shared: dict[object, tuple[Row, Row]] = {}
     for seed in seeds:
         made = plan(problem, seed=seed, baselines=False, **_options(budget))
         assert made.layout is not None
@@ -54,29 +54,28 @@ def measure_window(
         identity = Placement.identity(placed.num_layers, placed.num_experts, placed.ranks)
         runs = zip(LAYOUTS, (identity, placed, placed), (first_fit, first_fit, made.layout), strict=True)
         for layout, placement, cells in runs:
-            facts = {
-                "scenario": scenario.name,
-                "window": scenario.windows[window],
-                "seed": seed,
-                "layout": layout,
-                "samples": problem.window.size,
-                "tokens": int(problem.window.lengths.sum()),
-                "rows": cells.rows,
-                "rows_status": made.rows.status,
-            }
-            key = f"{layout} {placement.digest}"
-            if layout == "routepack" or key not in shared:  # the first fit does not depend on the seed
-                shared[key] = _measured(scenario, problem, placement, cells)
             mine = layout == "routepack"
-            ends = {
-                "gap": made.gap if mine else None,
-                "note": "" if mine else note,
-                "plan_seconds": made.provenance.get("seconds") if mine else None,
-            }
-            numbers = shared[key]
-            split = list(numbers).index("simulated_step_seconds")
-            items = list(numbers.items())
-            rows.append({**facts, **dict(items[:split]), **ends, **dict(items[split:])})
+            key = (seed if mine else None, cells.rows, placement.digest)
+            if key not in shared:  # first fit does not depend on the seed
+                shared[key] = (
+                    _exact(problem, placement, cells),
+                    _simulated(scenario, problem, placement, cells),
+                )
+            exact, simulated = shared[key]
+            rows.append(
+                {
+                    "scenario": scenario.name,
+                    "window": scenario.windows[window],
+                    "seed": seed,
+                    "layout": layout,
+                }
+                | {"samples": problem.window.size, "tokens": int(problem.window.lengths.sum())}
+                | {"rows": cells.rows, "rows_status": made.rows.status}
+                | exact
+                | {"gap": made.gap if mine else None, "note": "" if mine else note}
+                | {"plan_seconds": made.provenance.get("seconds") if mine else None}
+                | simulated
+            )
     return rows
 
 
@@ -98,17 +97,21 @@ def _first_fit(problem: Problem, made: Plan) -> tuple[Layout, str]:
     return Layout.from_items(problem, cells, rows), note
 
 
-def _measured(scenario: Scenario, problem: Problem, placement: Placement, layout: Layout) -> Row:
-    """Score a layout, take its metrics and simulate its step."""
+def _exact(problem: Problem, placement: Placement, layout: Layout) -> Row:
+    """Score a layout and take its metrics."""
     loads = loads_of(problem, demand_of(problem, placement), layout)
     found = score_of(problem, loads)
-    row: Row = {
+    return {
         "primary": str(found.primary),
         "total": str(found.total),
         "row_peak": str(found.row_peak),
         "denominator": str(found.denominator),
         **load_metrics(problem, placement, loads),
     }
+
+
+def _simulated(scenario: Scenario, problem: Problem, placement: Placement, layout: Layout) -> Row:
+    """Simulate the step of a layout, as assumed and with every coefficient halved and doubled."""
     coefficients = coefficients_of(scenario.assumptions)
     per_node = scenario.assumptions["accelerator"]["ranks_per_node"]
     volumes = volumes_of(problem, placement, layout, scenario.work(problem), per_node)
@@ -130,7 +133,7 @@ def _measured(scenario: Scenario, problem: Problem, placement: Placement, layout
         for factor, word in ((0.5, "half"), (2.0, "double")):
             seconds = simulate(volumes, coefficients.scaled(name, factor), **pipeline).seconds
             simulated[f"simulated_tokens_per_second_{name}_{word}"] = tokens / seconds
-    return row | {name: _short(value) for name, value in simulated.items()}
+    return {name: _short(value) for name, value in simulated.items()}
 
 
 def _short(value: float) -> float:
