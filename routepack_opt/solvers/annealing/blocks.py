@@ -27,7 +27,7 @@ from routepack_opt.solvers.rows.instance import ClassBins
 _BLOCKS_SHARE, _INSIDE_SHARE = 0.70, 0.33  # of the search, and of what is left then
 _FILL = 0.8  # of its free tokens that a row-shard may use in the first phase: the rest lets it be split
 _SPLIT_SHARE = 0.3  # of the time left after the first phase
-_MANY = 4  # items per cell from which on a cell is a detail
+_MANY = 8  # items per cell from which on a cell is a detail: with five, the split costs more than it gains
 _EVEN = 9.0  # weight of the mean shard beside the busiest one in the first phase
 _SPLIT_PROPOSALS = 100_000  # for a row-shard that greedy splitting overfills
 
