@@ -37,6 +37,7 @@ def test_equal_samples_cost_a_row():
 @pytest.mark.parametrize(
     ("lengths", "dp", "rules", "rule", "dummies"),
     [
+        ([5, 4, 3], 8, {}, "samples", 5),  # fewer samples than slots: no count of tokens is to blame
         ([9, 9, 9], 2, {}, "capacity", 1),
         ([5] * 6, 2, {"row_multiple": 4}, "row_multiple", 2),
         ([5] * 6, 2, {"min_rows": 4}, "min_rows", 2),
