@@ -25,6 +25,7 @@ html_title = f"RoutePack {release}"
 html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": True,
+    "header_links_before_dropdown": 7,
     "secondary_sidebar_items": ["page-toc"],
 }
 html_show_sourcelink = False
