@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -156,6 +157,12 @@ def test_wrong_names_are_refused(plan, tmp_path):
     with pytest.raises(InputError, match=r"\.html"):
         write_page("", tmp_path / "report.pdf")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_package_is_named_with_its_remedy(plan, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(InputError, match=r"matplotlib.*routepack_opt\[report\]"):
+        save_plot(plan, tmp_path / "plan.png")
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")

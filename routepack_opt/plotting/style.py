@@ -32,8 +32,18 @@ _MOST_HINTS = 2_000  # cells of a heat map that get a hint of their own
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of so many inches that belongs to no window."""
-    from matplotlib.figure import Figure
+    """Return an empty figure of so many inches that belongs to no window.
+
+    Raises
+    ------
+    InputError
+        When matplotlib is missing.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        remedy = "Install it with: pip install 'routepack_opt[report]'"
+        raise InputError("the package matplotlib", "none", "figures", remedy) from error
 
     return Figure(figsize=(width, height), layout="constrained")
 
