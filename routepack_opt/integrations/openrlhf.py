@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from routepack_opt.integrations.dispatch import plan_dispatch, step_windows
-from routepack_opt.integrations.own import Groups, swap
+from routepack_opt.integrations.dispatch import Slots, plan_dispatch, step_windows
+from routepack_opt.integrations.own import COMPARED, Groups, swap, two_stages
 from routepack_opt.integrations.rowids import FIELD, all_agree, read_column, rows_of, tell_own
 from routepack_opt.integrations.seam import Seam
 
@@ -23,7 +24,12 @@ READ_FROM = "OpenRLHF 0.11.2 and 3c3be623 (0.11.0)"
 
 
 def balance_experiences(
-    seam: Seam, own: Callable[..., Any], *, counts: Callable[[Any], Any] | None = None, tools: Any = None
+    seam: Seam,
+    own: Callable[..., Any],
+    *,
+    counts: Callable[[Any], Any] | None = None,
+    tools: Any = None,
+    buffer: Any = None,
 ) -> Callable[..., Any]:
     """Return a replacement of `balance_experiences`: one Experience for every rank.
 
@@ -37,6 +43,9 @@ def balance_experiences(
         Takes the single-sample experiences and returns counts [N, L, E]; OpenRLHF carries no routing.
     tools : module, optional
         `openrlhf.trainer.ppo_utils.experience`.
+    buffer : module, optional
+        `openrlhf.trainer.ppo_utils.replay_buffer`, to compare with the trainer's own microbatches (for steps
+        of at most 1024 samples); without it there is no comparison.
     """
 
     def balance(experiences: Any, args: Any) -> Any:
@@ -51,6 +60,7 @@ def balance_experiences(
                 lengths,
                 step_windows(len(samples), int(args.train.batch_size), len(dealt)),
                 counts=None if counts is None else counts(samples),
+                own=None if buffer is None else partial(_own_cells, buffer, args),
             )
             if found is None:
                 return dealt
@@ -60,6 +70,21 @@ def balance_experiences(
             return dealt
 
     return balance
+
+
+def _own_cells(buffer: Any, args: Any, slots: Slots, tokens: list[int]) -> list[Groups] | None:
+    """Return the cells that the workers would run: counted, then cut evenly, as many on every rank."""
+    if len(tokens) > COMPARED:
+        return None
+    limit = (args.train.max_tokens_per_gpu, args.ds.ring_attn_size, args.ds.tensor_parallel_size)
+
+    def pack(slot: Sequence[int], rows: int) -> Groups:
+        sizes = [tokens[i] for i in slot]
+        count = max(rows, buffer.get_minimum_num_micro_batch_size(sizes, *limit))
+        groups: Groups = buffer.get_seqlen_balanced_partitions(sizes, count, equal_size=False)
+        return groups
+
+    return two_stages(slots, pack)
 
 
 def _marked(samples: Sequence[Any], found: Any, slot: Sequence[int]) -> list[Any]:
@@ -134,7 +159,8 @@ def _answering(buffer: Any, steps: list[Groups]) -> Any:
 def install_driver(seam: Seam, **options: Any) -> None:
     """Put planned dealing into OpenRLHF; call it in the process of the trainer."""
     trainer = import_module("openrlhf.trainer.ppo_trainer")
-    swap(trainer, "balance_experiences", lambda own: balance_experiences(seam, own, **options))
+    more = {"buffer": import_module("openrlhf.trainer.ppo_utils.replay_buffer")} | options
+    swap(trainer, "balance_experiences", lambda own: balance_experiences(seam, own, **more))
 
 
 def install_worker() -> None:

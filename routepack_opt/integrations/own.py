@@ -12,6 +12,9 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 Groups = list[list[int]]
 
+#: Samples of a step above which a driver does not pack for all ranks just to compare: that takes seconds.
+COMPARED = 1024
+
 _MARK = "routepack_own"
 
 

@@ -7,13 +7,14 @@ the workers run the planned rows without padding microbatches or, all of them, t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from routepack_opt.integrations.dispatch import plan_dispatch, step_windows
-from routepack_opt.integrations.own import swap
+from routepack_opt.integrations.dispatch import Slots, plan_dispatch, step_windows
+from routepack_opt.integrations.own import COMPARED, Groups, swap
 from routepack_opt.integrations.rowids import FIELD, WIDTH, all_agree, rows_of, tell_own
 from routepack_opt.integrations.seam import Seam
 from routepack_opt.integrations.sequence_packers import planned_packer
@@ -22,9 +23,12 @@ from routepack_opt.integrations.sequence_packers import planned_packer
 READ_FROM = "SkyRL 0.3.0 and a9564572 (2026-08-21)"
 
 ROUTED = "rollout_expert_indices"
+_PACKING = "skyrl.train.dataset.bin_packing"
 
 
-def stage_chunks(seam: Seam, own: Callable[..., Any]) -> Callable[..., Any]:
+def stage_chunks(
+    seam: Seam, own: Callable[..., Any], *, packer: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
     """Return a replacement of `MeshDispatch.stage_chunks`.
 
     Parameters
@@ -33,12 +37,15 @@ def stage_chunks(seam: Seam, own: Callable[..., Any]) -> Callable[..., Any]:
         Where to plan; with its model, `rollout_expert_indices` is read.
     own : callable
         The trainer's method, which cuts every mini-batch into equal chunks.
+    packer : callable, optional
+        The trainer's `make_seq_packer`, to compare with its own microbatches where ranks have the same number
+        of them: padding microbatches are no cells. Without it there is no comparison.
     """
 
     def stage(dp_size: int, data: Any, mini_batch_boundaries: Any) -> Any:
         seam.begin()
         try:
-            planned = _planned(seam, dp_size, data, mini_batch_boundaries)
+            planned = _planned(seam, dp_size, data, mini_batch_boundaries, packer)
         except Exception as error:
             seam.fail(error)
             planned = data
@@ -47,7 +54,7 @@ def stage_chunks(seam: Seam, own: Callable[..., Any]) -> Callable[..., Any]:
     return stage
 
 
-def _planned(seam: Seam, dp: int, data: Any, boundaries: Any) -> Any:
+def _planned(seam: Seam, dp: int, data: Any, boundaries: Any, packer: Callable[..., Any] | None) -> Any:
     """Return the batch with every planned mini-batch reordered in its place, and the column of rows."""
     import torch
 
@@ -61,6 +68,7 @@ def _planned(seam: Seam, dp: int, data: Any, boundaries: Any) -> Any:
             lengths[start:end].tolist(),
             steps,
             routing=_routing(data, mask, start),
+            own=None if packer is None else partial(_own_cells, packer, seam.planner.config.capacity),
             form="padded",
             oversize="alone",
         )
@@ -74,6 +82,19 @@ def _planned(seam: Seam, dp: int, data: Any, boundaries: Any) -> Any:
     moved[FIELD] = torch.as_tensor(column)
     moved.metadata = data.metadata
     return moved
+
+
+def _own_cells(
+    packer: Callable[..., Any], capacity: int, slots: Slots, tokens: list[int]
+) -> list[Groups] | None:
+    """Return the cells that the workers would run, or None where some ranks would run padding."""
+    if len(tokens) > COMPARED:
+        return None
+    packed = [packer("balanced", capacity).pack([tokens[i] for i in slot]) for slot in slots]
+    if len({len(groups) for groups in packed}) != 1:
+        return None
+    rows = zip(*packed, strict=True)
+    return [[[slot[k] for k in cell] for slot, cell in zip(slots, row, strict=True)] for row in rows]
 
 
 def _routing(data: Any, mask: Any, start: int) -> Callable[[list[int]], Any] | None:
@@ -122,7 +143,8 @@ def make_seq_packer(seam: Seam, own: Callable[..., Any]) -> Callable[..., Any]:
 def install_driver(seam: Seam) -> None:
     """Put planned staging into SkyRL; call it in the process of the trainer."""
     dispatch = import_module("skyrl.backends.skyrl_train.distributed.dispatch").MeshDispatch
-    swap(dispatch, "stage_chunks", lambda own: staticmethod(stage_chunks(seam, own)))
+    packer = import_module(_PACKING).make_seq_packer
+    swap(dispatch, "stage_chunks", lambda own: staticmethod(stage_chunks(seam, own, packer=packer)))
 
 
 def install_worker() -> None:

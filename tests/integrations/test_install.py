@@ -84,6 +84,7 @@ def test_skyrl(module):
     worker = module(
         "skyrl.backends.skyrl_train.workers.worker_utils", TokenBasedBatchIterator=kind("__len__")
     )
+    module("skyrl.train.dataset.bin_packing", make_seq_packer=lambda algorithm, capacity: None)
     swapped(MeshDispatch, "stage_chunks", lambda: skyrl.install_driver(seam(2, 100)))
     assert dispatch.MeshDispatch.stage_chunks(2, {}, []) == "staged"
     own = worker.TokenBasedBatchIterator

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from integrations.seams import broken, check_grid, counts, lengths, namespace, seam
+from integrations.seams import broken, check_grid, counts, lengths, namespace, owns_of, seam
 from integrations.upstream import checkout
 from routepack_opt.integrations.openrlhf import balance_experiences, setup_dynamic_batch
 from routepack_opt.integrations.rowids import FIELD
@@ -81,6 +81,31 @@ def run(here, sizes, **more):
     for buffer in buffers:
         setup_dynamic_batch(Buffer.setup_dynamic_batch, MODULE)(buffer, STRATEGY)
     return buffers
+
+
+def balanced(sizes, number, equal_size):
+    """Longest first to the lightest part."""
+    parts = [[] for _ in range(number)]
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        min(parts, key=lambda part: sum(sizes[k] for k in part)).append(i)
+    return parts
+
+
+def test_the_plan_is_compared_with_the_trainers_microbatches():
+    buffer = namespace(
+        get_minimum_num_micro_batch_size=lambda sizes, limit, ring, tensor: -(-sum(sizes) // 80),
+        get_seqlen_balanced_partitions=balanced,
+    )
+    here, sizes = seam(DP, CAPACITY), lengths(2 * WINDOW, CAPACITY // 2)
+    seen = owns_of(here)
+    run(here, sizes, buffer=buffer)
+    assert here.outcomes == {"planned": 2}
+    for own, plan in zip(seen, here.plans, strict=True):
+        assert sorted(i for row in own for cell in row for i in cell) == list(range(WINDOW))
+        assert all(len(row) == DP for row in own)
+        assert len(own) >= plan.layout.rows
+    run(here, sizes)
+    assert seen[2:] == [None, None]
 
 
 def check(buffers, sizes, plans):

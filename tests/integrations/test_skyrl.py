@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from integrations.seams import broken, check_grid, lengths, seam
+from integrations.seams import broken, check_grid, lengths, owns_of, seam
 from integrations.upstream import checkout
 from routepack_opt import MoEModel
 from routepack_opt.integrations.rowids import FIELD
@@ -90,6 +90,27 @@ def test_rows_survive_staging_and_packing():
     assert all(it._num_padding_microbatches == 0 for its in made for it in its)
     assert [len(chunk["sequences"]) for chunk in staged[0]] == [12, 12]
     assert staged[0][0].metadata == {"response_length": 4} and staged[0][0]["values"] is None
+
+
+class Packer:
+    """Two samples to a microbatch."""
+
+    def __init__(self, algorithm, capacity):
+        assert (algorithm, capacity) == ("balanced", CAPACITY)
+
+    def pack(self, sizes):
+        return [list(range(k, min(k + 2, len(sizes)))) for k in range(0, len(sizes), 2)]
+
+
+def test_the_plan_is_compared_with_the_trainers_microbatches():
+    here, sizes = seam(DP, CAPACITY), [30, 20, 10, 40] * 4
+    seen = owns_of(here)
+    stage_chunks(here, stage, packer=Packer)(DP, batch(sizes), [(0, 16)])
+    assert seen == [[[[k, k + 1], [k + 8, k + 9]] for k in (0, 2, 4, 6)]]
+    stage_chunks(here, stage, packer=Packer)(DP, batch(sizes[:14]), [(0, 14)])
+    assert len(seen[1]) == 4  # seven samples each: the last microbatch holds one
+    stage_chunks(here, stage)(DP, batch(sizes), [(0, 16)])
+    assert seen[2] is None
 
 
 def test_a_mini_batch_that_ranks_cannot_share_stays_as_it_is():

@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 
 from routepack_opt.integrations.dispatch import Dispatch, Slots, plan_dispatch, step_windows
-from routepack_opt.integrations.own import Groups, swap, two_stages, upstream
+from routepack_opt.integrations.own import COMPARED, Groups, swap, two_stages, upstream
 from routepack_opt.integrations.rowids import FIELD
 from routepack_opt.integrations.seam import Seam
 
 Partitions = Callable[..., Groups]
-
-_COMPARED = 1024  # samples of a step; packing more as verl does, for one rank after the other, takes seconds
 
 
 def balance_batch(
@@ -143,7 +141,7 @@ def _plan(
         window = int(actor.actor.ppo_mini_batch_size) * int(actor.rollout.n)
     config = seam.planner.config
     own = None
-    if partitions is not None and window <= _COMPARED:
+    if partitions is not None and window <= COMPARED:
         own = partial(_own_cells, partitions, config.capacity, config.rules.row_multiple)
     steps = step_windows(len(lengths), window, _slots(trainer, config.topology.dp))
     return plan_dispatch(seam, lengths.tolist(), steps, own=own, **routing)
