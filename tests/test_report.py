@@ -7,6 +7,7 @@ import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ pytest.importorskip("jinja2")
 import routepack_opt as rp
 from routepack_opt.errors import InputError
 from routepack_opt.plotting import PARTS, draw_parts, plot_plan, save_plot
-from routepack_opt.report import plan_page, write_page
+from routepack_opt.report import plan_page, results_page, write_page
+from routepack_opt.suite.evaluation import read_results, summary
 
 SVG = "{http://www.w3.org/2000/svg}"
 STAGES = (rp.AttentionStage("kda", 6.0), rp.AttentionStage("mla", 2.0, 2.0))
@@ -131,6 +133,25 @@ def test_the_page_says_how_sure_the_plan_is(plan, page):
     assert plan.hash in text
     for row in plan.snapshot.table.values():
         assert f"{row['joint']:,.2f}" in text
+
+
+RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "evaluation.jsonl"
+
+
+def test_the_page_of_an_evaluation_says_its_tables():
+    results, reader = read_results(RESULTS), Reader()
+    reader.feed(results_page(results))
+    assert not reader.open
+    assert all(link.startswith("data:") for link in reader.links)
+    text = " ".join(" ".join(reader.text).split())
+    for one in summary(results):
+        assert one["scenario"] in text
+        assert f"{100 * one['loads']['joint']:+.2f} %" in text
+        assert f"{one['simulated_tokens_per_second']['routepack']['tenth']:,.0f}" in text
+        assert f"{100 * one['sensitivity']['expert_flops_half']['routepack']:+.2f} %" in text
+        assert f"{one['comparisons'][0]['holm']:.2g}" in text
+    assert text.count("Simulated") >= 2
+    assert "H100" in text
 
 
 def test_a_plan_without_a_layout_is_refused(plan):

@@ -79,19 +79,24 @@ def plot(
 
 
 def report(
-    plan: Annotated[Path, typer.Argument(help="Plan file.", metavar="PLAN")],
+    file: Annotated[Path, typer.Argument(help="Plan file, or results of `routepack evaluate` (.jsonl).")],
     output: Annotated[Path, typer.Option("-o", "--output", help="HTML file to write.")],
-    title: Annotated[str, typer.Option(help="Heading of the page.")] = "RoutePack plan",
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
 ) -> None:
-    """Write a plan as one page for a browser: how sure it is, what it costs, its figures.
+    """Write a plan or an evaluation as one page for a browser.
 
     The page is self-contained: send it, or open it on a phone.
 
     Example: routepack report plan.npz -o plan.html
     """
-    from routepack_opt.report import plan_page, write_page
+    from routepack_opt.report import plan_page, results_page, write_page
+    from routepack_opt.suite.evaluation import read_results
 
-    write_page(plan_page(Plan.load(plan), title), output)
+    if file.suffix == ".jsonl":
+        page = results_page(read_results(file), title or "RoutePack evaluation")
+    else:
+        page = plan_page(Plan.load(file), title or "RoutePack plan")
+    write_page(page, output)
     out.print(f"written to {output}")
 
 

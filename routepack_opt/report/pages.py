@@ -38,7 +38,7 @@ def plan_page(plan: Plan, title: str = "RoutePack plan") -> str:
         When the plan has no layout, or an optional package is missing.
     """
     head, rows = layout_table(plan)
-    return _fill(
+    return fill(
         "plan.html",
         title=title,
         facts=facts_of(plan),
@@ -66,7 +66,14 @@ def write_page(page: str, path: str | os.PathLike[str]) -> None:
     partial.replace(target)
 
 
-def _fill(name: str, **values: object) -> str:
+def fill(name: str, **values: object) -> str:
+    """Fill a template of this package.
+
+    Raises
+    ------
+    InputError
+        When jinja2 is missing.
+    """
     try:
         import jinja2
     except ModuleNotFoundError as error:
