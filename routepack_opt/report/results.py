@@ -43,14 +43,7 @@ def results_page(results: Results, title: str = "RoutePack evaluation") -> str:
         When an optional package is missing.
     """
     found = summary(results)
-    tables = [
-        loads(found),
-        balance(found),
-        rates(found),
-        comparisons(found),
-        parts(found),
-        sensitivity(found),
-    ]
+    tables = [make(found) for make in (loads, balance, rates, comparisons, parts, sensitivity)]
     assumptions = results.header.get("assumptions", {})
     return fill("results.html", title=title, tables=tables, assumptions=_assumed(assumptions))
 
