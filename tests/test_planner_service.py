@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -380,9 +381,24 @@ print("leaving")
     assert (found.returncode, found.stdout) == (0, "leaving\n"), found.stderr
 
 
-def test_a_forked_child_plans_with_workers_of_its_own():
+def test_the_planning_process_ends_with_its_interpreter():
     body = """
-planner = Planner(config(threads=2), warm_up=False)
+planner = Planner(config(worker="process", proposals=10**12), warm_up=False)
+assert planner.submit(window()).placement() is not None
+print(planner._worker.process.pid)
+"""
+    found = run(body)
+    assert found.returncode == 0, found.stderr
+    until = time.monotonic() + 30
+    while os.path.exists(f"/proc/{int(found.stdout)}") and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not os.path.exists(f"/proc/{int(found.stdout)}")
+
+
+@pytest.mark.parametrize("warm_up", [False, True])
+def test_a_forked_child_plans_with_workers_of_its_own(warm_up):
+    body = f"""
+planner = Planner(config(threads=2), warm_up={warm_up})
 wanted = planner.plan(window(), previous=None).hash
 child = os.fork()
 if child == 0:

@@ -55,13 +55,14 @@ class RayExecutor:
     Notes
     -----
     A member whose actor is lost is stepped again in this process, from the same state, so nothing changes but
-    the time.
+    the time. Until the actor in its place runs, which may never be when its node is lost, so are those after.
     """
 
     def __init__(self, workers: int, **options: Any) -> None:
         self.workers = workers
         self._kind = ray.remote(_Chains).options(**({"num_cpus": 1} | options))
         self._actors = [self._kind.remote() for _ in range(workers)]
+        self._starting: dict[int, Any] = {}  # what a replaced actor answers first
         self._instance: Any = None
         self._payload: Any = None
 
@@ -90,13 +91,25 @@ class RayExecutor:
 
     def _run(self, step: Step, members: Sequence[Member]) -> list[Member]:
         order = pickle.dumps(replace(step, instance=None))  # type: ignore[arg-type]
+        idle = {index for index in list(self._starting) if not self._runs(index)}
         pending = [
-            self._actors[m % self.workers].run.remote(order, pickle.dumps(member))
+            None
+            if m % self.workers in idle
+            else self._actors[m % self.workers].run.remote(order, pickle.dumps(member))
             for m, member in enumerate(members)
         ]
         return [self._collect(m, step, member, pending[m]) for m, member in enumerate(members)]
 
+    def _runs(self, index: int) -> bool:
+        """Say whether an actor that took the place of another has started."""
+        done, _ = ray.wait([self._starting[index]], timeout=0)
+        if done:
+            del self._starting[index]
+        return bool(done)
+
     def _collect(self, m: int, step: Step, member: Member, reference: Any) -> Member:
+        if reference is None:
+            return step(member)
         try:
             stepped: Member = pickle.loads(ray.get(reference))
         except RayError:
@@ -107,7 +120,7 @@ class RayExecutor:
     def _replace(self, index: int) -> None:
         """Put a new actor in the place of a lost one."""
         actor = self._kind.remote()
-        actor.load.remote(self._payload)
+        self._starting[index] = actor.load.remote(self._payload)
         self._actors[index] = actor
 
     def close(self, wait: bool = True) -> None:
