@@ -1,8 +1,9 @@
 """Plans of N = 512 windows within their deadline, with two busy neighbours.
 
-Prints the distribution of the time from submission to plan as JSON; run it on an otherwise quiet machine:
+Prints the distribution of the time from submission to plan as JSON, and with --save writes it to
+benchmarks/results/deadline.json. Run it on an otherwise quiet machine:
 
-    python benchmarks/deadline.py --windows 1000 --deadline 1.0
+    python benchmarks/deadline.py --windows 1000 --deadline 1.0 --own --save
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 
@@ -79,10 +81,14 @@ def main() -> None:
     parser.add_argument("--neighbours", type=int, default=2)
     parser.add_argument("--own", action="store_true", help="also give and compare with an own layout")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results/deadline.json")
     options = parser.parse_args()
     busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(options.neighbours)]
     try:
-        print(json.dumps(measure(options), indent=1))
+        text = json.dumps(measure(options), indent=1)
+        print(text)
+        if options.save:
+            (Path(__file__).resolve().parent / "results" / "deadline.json").write_text(text + "\n")
     finally:
         for process in busy:
             process.kill()
