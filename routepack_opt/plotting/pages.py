@@ -76,7 +76,7 @@ def plot_plan(plan: Plan) -> Figure:
         When the plan has no layout.
     """
     held(plan)
-    figure = new_figure(11.0, 7.2)
+    figure = new_figure(11.0, 7.8)
     parts: Any = figure.subfigures(2, 2)
     for name, part in zip(_PAGE, parts.flat, strict=True):
         _draw(plan, name, part)

@@ -20,7 +20,7 @@ def draw_search(plan: Plan, figure: Any) -> Hints:
         axis.text(0.5, 0.5, "no search", ha="center", va="center", transform=axis.transAxes)
         axis.set_axis_off()
         return {}
-    top, middle, low = figure.subplots(3, 1, sharex=True, height_ratios=[3, 1, 1])
+    top, middle, low = figure.subplots(3, 1, sharex=True, height_ratios=[2.4, 1.3, 1.3])
     seconds = elapsed(plan)
     _draw_scores(plan, top, seconds)
     (line,) = middle.plot(seconds, [level["temperature"] for level in plan.trace], color=ORANGE, lw=1.5)
