@@ -36,8 +36,9 @@ class SearchConfig:
         Seconds from the submission of a window to its plan. None waits as long as it takes.
     proposals : int, optional
         Reproducible amount of search. The deadline then only says when the fallback is returned instead.
-    margin : float, default 0.05
-        Part of the deadline kept free for handing the plan over.
+    margin : float, default 0.1
+        Part of the deadline kept free for handing the plan over: a full garbage collection of the interpreter
+        alone can take 0.07 s.
     threads : int, default 1
         Threads of the search; no others are started.
     worker : {"thread", "process"}
@@ -58,7 +59,7 @@ class SearchConfig:
 
     deadline: float | None = 1.0
     proposals: int | None = None
-    margin: float = 0.05
+    margin: float = 0.1
     threads: int = 1
     worker: Literal["thread", "process"] = "thread"
     seed: int = 0
