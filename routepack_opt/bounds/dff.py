@@ -27,6 +27,7 @@ from routepack_opt.bounds.rows import WeightBound
 IntArray = NDArray[np.int64]
 NAMES = ("fekete-schepers-1", "fekete-schepers-2", "ccm-1", "vanderbeck-2", "burdet-johnson")
 MOST_STEPS = 100
+LARGEST_CAP = 2**22  # of the tables by tokens
 
 
 def best_dff_bound(tokens: IntArray, cap: int, enough: int, work: int = 10_000_000) -> WeightBound | None:
@@ -40,25 +41,31 @@ def best_dff_bound(tokens: IntArray, cap: int, enough: int, work: int = 10_000_0
     enough : int
         Stop at a bound of so many bins.
     work : int
-        Weight evaluations; parameters are sampled evenly when all of them would be more.
+        Ranges of tokens looked at; parameters are sampled evenly when all of them would be more.
 
     Returns
     -------
     WeightBound or None
-        None when no function proves a bin.
+        None when no function proves a bin, and for capacities of more than ``LARGEST_CAP`` tokens.
     """
-    from routepack_opt.bounds._kernels import scan, weights_of
+    from routepack_opt.bounds._kernels import FS_ROUNDING, VANDERBECK, scan, weights_of
 
-    sizes, counts = np.unique(tokens, return_counts=True)
-    families, parameters = _parameters(sizes, cap)
-    most = max(work // (11 * sizes.size), 50)
-    if families.size > most:
-        pick = np.unique(np.linspace(0, families.size - 1, most).astype(np.int64))
-        families, parameters = families[pick], parameters[pick]
+    if cap > LARGEST_CAP:
+        return None
+    number = np.bincount(tokens, minlength=cap + 1)
+    count = np.concatenate(([0], np.cumsum(number)))
+    held = np.concatenate(([0], np.cumsum(number * np.arange(cap + 1))))
+    sizes = np.flatnonzero(number)
     small = sizes[2 * sizes <= cap]
     spread = np.linspace(0, small.size - 1, min(10, small.size)).astype(np.int64)
     thresholds = np.unique(np.concatenate(([0], small[spread])))
-    bins, family, parameter, threshold = scan(sizes, counts, cap, thresholds, families, parameters, enough)
+    families, parameters = _parameters(sizes, cap)
+    counted = np.isin(families, (FS_ROUNDING, VANDERBECK))
+    ranges = int((np.where(counted, parameters, cap // parameters) + 2).sum()) * thresholds.size
+    pick = np.arange(families.size) % -(-ranges // work) == 0
+    bins, family, parameter, threshold = scan(
+        count, held, cap, thresholds, families[pick], parameters[pick], enough
+    )
     if bins <= 0:
         return None
     weights, k = weights_of(family, parameter, threshold, cap, tokens)

@@ -21,12 +21,13 @@ from routepack_opt.solvers.rows.columns.stage import (
     coarse_bounds,
     column_bounds,
     column_stage,
+    core_dive,
     fine_bounds,
     quick_dive,
 )
 from routepack_opt.solvers.rows.fixed import model_stage
 from routepack_opt.solvers.rows.instance import RowTask
-from routepack_opt.solvers.rows.polish import cheap_anneal, guided_anneal, long_anneal, short_anneal
+from routepack_opt.solvers.rows.polish import cheap_anneal, fill_and_anneal, guided_anneal, long_anneal, short_anneal
 from routepack_opt.solvers.rows.rules import Contradiction, contradiction, slot_bound, too_few_items
 from routepack_opt.solvers.rows.slots import equal_slot_packing
 from routepack_opt.solvers.rows.state import ClassState, Progress, RowState
@@ -34,6 +35,7 @@ from routepack_opt.solvers.rows.state import ClassState, Progress, RowState
 if TYPE_CHECKING:
     from routepack_opt.problem import Problem
 
+QUICK_WORK, FULL_WORK = 500_000, 10_000_000  # weight evaluations of dual feasible functions
 Stage = tuple[str, Callable[[RowState], None]]
 
 
@@ -118,17 +120,21 @@ def _stages(which: str) -> list[Stage]:
         ("l2", _l2),
         ("bfd", _best_fit),
         ("subset-sum", _subset_sum),
+        ("quick dff", lambda state: _dff(state, QUICK_WORK)),
         ("slots", _slots),
         ("anneal", cheap_anneal),
     ]
     thorough: list[Stage] = [
+        ("fill", fill_and_anneal),
         ("short anneal", short_anneal),
         ("dff", _dff),
+        ("bound fill", fill_and_anneal),
         ("bound anneal", short_anneal),
         ("coarse columns", coarse_bounds),
         ("guided anneal", guided_anneal),
         ("fine columns", fine_bounds),
         ("fine anneal", guided_anneal),
+        ("core dive", core_dive),
         ("column bounds", column_bounds),
         ("dive", quick_dive),
         ("long anneal", long_anneal),
@@ -138,10 +144,10 @@ def _stages(which: str) -> list[Stage]:
     return cheap if which == "cheap" else cheap + thorough
 
 
-def _dff(state: RowState) -> None:
+def _dff(state: RowState, work: int = FULL_WORK) -> None:
     for known in state.classes:
         if known.bins.items.size and not known.closed:
-            bound = best_dff_bound(known.bins.tokens, known.bins.cap, known.enough_bins)
+            bound = best_dff_bound(known.bins.tokens, known.bins.cap, known.enough_bins, work)
             if bound is not None:
                 known.raise_lower(state.task.size, bound)
 
@@ -163,7 +169,7 @@ def _count_bounds(state: RowState) -> None:
 
 def _first_fit(state: RowState) -> None:
     for known in state.classes:
-        known.offer(*heuristics.first_fit_decreasing(known.bins))
+        known.offer_core(*heuristics.first_fit_decreasing(known.core.bins))
 
 
 def _l2(state: RowState) -> None:
@@ -175,14 +181,14 @@ def _l2(state: RowState) -> None:
 def _best_fit(state: RowState) -> None:
     for known in state.classes:
         # quadratic, and rarely better than first fit: not for huge windows
-        if not known.closed and known.bins.items.size <= 4096:
-            known.offer(*heuristics.best_fit_decreasing(known.bins))
+        if not known.closed and known.core.bins.items.size <= 4096:
+            known.offer_core(*heuristics.best_fit_decreasing(known.core.bins))
 
 
 def _subset_sum(state: RowState) -> None:
     for known in state.classes:
         if not known.closed:
-            known.offer(*heuristics.subset_sum_fill(known.bins))
+            known.offer_core(*heuristics.subset_sum_fill(known.core.bins))
 
 
 def _slots(state: RowState) -> None:

@@ -6,14 +6,23 @@ everywhere.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from routepack_opt.solvers.rows.anneal import anneal_bins, anneal_slots
 from routepack_opt.solvers.rows.grid import rows_per_class
+from routepack_opt.solvers.rows.instance import IntArray
+from routepack_opt.solvers.rows.reduction import Core, filled
 from routepack_opt.solvers.rows.state import ClassState, RowState
+
+if TYPE_CHECKING:
+    from routepack_opt.solvers.rows.columns.guide import Guide
 
 CHEAP_PROPOSALS = 150_000
 PROPOSALS_PER_SECOND = 8_000_000
 SHORT_ROUNDS = 3
 LARGEST_SHORT = 2048  # items
+MOST_WASTE = 0.02  # of all tokens; where bins must leave more empty, filling them is no aim
+LEFT_TO_ANNEAL = (300, 1200)  # items left by filling
 
 
 def cheap_anneal(state: RowState) -> None:
@@ -37,6 +46,24 @@ def short_anneal(state: RowState) -> None:
             return
         proposals = 500 * size if huge else seed * seed * CHEAP_PROPOSALS // 2
         _round(state, _affordable(state, proposals, state.remaining / 8), seed, tries=8 if seed == 2 else 1)
+
+
+def fill_and_anneal(state: RowState) -> None:
+    """Fill the bins of a large window to the last token and anneal what is left."""
+    if state.task.equal_slots:
+        return
+    for known in state.classes:
+        core, count = known.core, state.class_target(known)
+        total = int(core.bins.tokens.sum())
+        slack = (count - core.used) * core.bins.cap - total
+        for keep in LEFT_TO_ANNEAL:
+            if known.closed or not 0 <= slack <= MOST_WASTE * total or core.bins.items.size < 2 * keep:
+                break
+            rest = filled(core.bins, keep, slack)
+            proposals = _affordable(state, 2000 * rest.bins.items.size, state.remaining / 8)
+            where = anneal_core(rest, count - core.used, proposals, seed=0)
+            if where is not None:
+                known.offer(core.whole(where), count)
 
 
 def guided_anneal(state: RowState) -> None:
@@ -83,14 +110,25 @@ def _anneal_class(state: RowState, known: ClassState, proposals: int, seed: int,
         count = bins.bins_of_rows(rows)
         # the LP's own layout, then the least loaded one, in turn
         guided = known.guide is not None and seed % 2 == 0
-        start = known.guide.start(bins, count) if known.guide is not None and guided else None
-        where = anneal_bins(bins, count, proposals, seed, start)
+        where = anneal_core(known.core, count, proposals, seed, known.guide if guided else None)
         if where is None:
             low = rows + 1
         else:
             known.offer(where, count)
             high = rows
         rows = (low + high) // 2
+
+
+def anneal_core(
+    core: Core, count: int, proposals: int, seed: int, guide: Guide | None = None
+) -> IntArray | None:
+    """Pack a class into ``count`` bins by annealing what is left of it; None when that fails."""
+    left = count - core.used
+    if left < 0 or not core.bins.items.size:
+        return core.fixed if left >= 0 else None
+    start = None if guide is None else guide.start(core.bins, left)
+    where = anneal_bins(core.bins, left, proposals, seed, start)
+    return None if where is None else core.whole(where)
 
 
 def _anneal_slots(state: RowState, proposals: int, seed: int, tries: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from routepack_opt.bounds.rows import WeightBound
 from routepack_opt.certificates import RowBound
 from routepack_opt.solvers.rows.grid import lay_out, rows_per_class, split_bins
 from routepack_opt.solvers.rows.instance import ClassBins, IntArray, RowTask
+from routepack_opt.solvers.rows.reduction import Core, core_of
 
 if TYPE_CHECKING:
     from routepack_opt.problem import Problem
@@ -35,6 +37,11 @@ class ClassState:
     where: IntArray | None = None
     patterns: list[IntArray] | None = None  # of column generation, for later rounds
     guide: Guide | None = None  # of column generation, to start annealing from
+
+    @cached_property
+    def core(self) -> Core:
+        """What is left to pack beside bins that some best packing has."""
+        return core_of(self.bins)
 
     @property
     def closed(self) -> bool:
@@ -66,6 +73,10 @@ class ClassState:
         rows = self.bins.rows_of_bins(used)
         if rows <= self.bins.most_rows and (self.upper is None or rows < self.upper):
             self.upper, self.where = rows, where
+
+    def offer_core(self, where: IntArray, used: int) -> None:
+        """Offer a packing of the core into ``used`` bins."""
+        self.offer(self.core.whole(where), used + self.core.used)
 
 
 @dataclass

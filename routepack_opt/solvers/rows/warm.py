@@ -13,10 +13,13 @@ def warm_up_rows() -> None:
     from routepack_opt.solvers.rows.anneal import anneal_bins
     from routepack_opt.solvers.rows.columns._kernels import enumerate_patterns, knapsack, suffix_values
     from routepack_opt.solvers.rows.instance import ClassBins
+    from routepack_opt.solvers.rows.reduction import core_of, filled
 
     one = np.ones(3, dtype=np.int64)
     tokens = np.array([5, 4, 3], dtype=np.int64)
     bins = ClassBins(0, np.arange(3), tokens, one, np.empty(0, dtype=np.int64), 10, 1, None)
+    core_of(bins)
+    filled(bins, 1, 0)
     heuristics.first_fit_decreasing(bins)
     heuristics.best_fit_decreasing(bins)
     heuristics.subset_sum_fill(bins)

@@ -7,6 +7,7 @@ tokens), which is what annealing then removes.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,18 +26,21 @@ class Guide:
         Each as often as the LP uses it, rounded down.
     index : int64[m]
         Size of every shared item; -1 for items too small to count.
+    nominal : int64[sizes]
+        Tokens that the patterns count for each size.
     """
 
     patterns: list[IntArray]
     index: IntArray
+    nominal: IntArray
 
     @classmethod
-    def of(cls, columns: Columns, index: IntArray) -> Guide:
-        """Round the last solution of column generation down."""
+    def of(cls, columns: Columns, index: IntArray, unit: int = 1) -> Guide:
+        """Round the last solution of column generation, on tokens in units, down."""
         whole = np.floor(columns.use + 1e-6).astype(np.int64)
         order = np.argsort(-whole, kind="stable")
         chosen = [columns.master.patterns[p] for p in order for _ in range(int(whole[p]))]
-        return cls(chosen, index)
+        return cls(chosen, index, columns.master.sizes.size * unit)
 
     def start(self, bins: ClassBins, count: int) -> IntArray | None:
         """Give a bin below ``count`` to every item; None when the patterns alone are more bins."""
@@ -44,14 +48,14 @@ class Guide:
             return None
         where = np.full(bins.items.size, -1, dtype=np.int64)
         load = np.zeros(count, dtype=np.int64)
-        stacks = [
-            np.flatnonzero(self.index == j)[::-1].tolist() for j in range(int(self.index.max(initial=-1)) + 1)
-        ]
+        queues = [deque(np.flatnonzero(self.index == j).tolist()) for j in range(self.nominal.size)]
         for number, pattern in enumerate(self.patterns):
+            over = 0  # tokens beyond what the pattern counts: its next item makes up for them
             for j in np.flatnonzero(pattern):
-                for _ in range(min(int(pattern[j]), len(stacks[j]))):
-                    item = stacks[j].pop()
+                for _ in range(min(int(pattern[j]), len(queues[j]))):
+                    item = queues[j].pop() if over > 0 else queues[j].popleft()
                     where[item] = number
+                    over += int(bins.tokens[item]) - int(self.nominal[j])
                     load[number] += bins.tokens[item]
         heap = [(int(tokens), number) for number, tokens in enumerate(load)]
         heapq.heapify(heap)

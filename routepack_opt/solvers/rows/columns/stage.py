@@ -13,6 +13,7 @@ import numpy as np
 
 from routepack_opt.bounds.rows import WeightBound
 from routepack_opt.certificates import RowBound
+from routepack_opt.solvers.rows._kernels import first_fit
 from routepack_opt.solvers.rows.columns.branch import BranchAndPrice
 from routepack_opt.solvers.rows.columns.dive import dive
 from routepack_opt.solvers.rows.columns.enumeration import (
@@ -24,7 +25,9 @@ from routepack_opt.solvers.rows.columns.enumeration import (
 from routepack_opt.solvers.rows.columns.generate import Columns, generate, items_of, patterns_of, table_fits
 from routepack_opt.solvers.rows.columns.guide import Guide
 from routepack_opt.solvers.rows.columns.master import IntArray, Sizes
-from routepack_opt.solvers.rows.heuristics import first_fit_decreasing
+from routepack_opt.solvers.rows.heuristics import NO_LIMIT, first_fit_decreasing
+from routepack_opt.solvers.rows.instance import ClassBins
+from routepack_opt.solvers.rows.reduction import Core
 from routepack_opt.solvers.rows.state import ClassState, RowState
 
 COARSE_CAP, FINE_CAP = 768, 3072
@@ -53,29 +56,44 @@ def _rounded_bounds(state: RowState, cap: int) -> None:
         fast = bins.items.size * bins.cap <= SMALL_TABLE or unit < 2
         if known.closed or fast or state.remaining <= 0:
             continue
-        tokens = bins.tokens // unit
-        kept = tokens > 0
-        sizes, index = Sizes.of(tokens[kept], bins.cap // unit)
-        if not sizes.size.size or not table_fits(sizes):
-            continue
-        start = [] if known.where is None else patterns_of(known.where[kept], index, sizes.size.size)
-        deadline = state.clock() + state.remaining / 3
-        columns = generate(sizes, start, known.enough_bins, deadline, state.clock)
-        of_item = np.full(tokens.size, -1, dtype=np.int64)
-        of_item[kept] = index
-        if columns.use.size and (columns.converged or known.guide is None):
-            known.guide = Guide.of(columns, of_item)
-        weights = np.where(kept, columns.bound.weights[of_item], 0)
-        source = f"column generation, tokens in units of {unit}"
-        known.raise_lower(state.task.size, WeightBound(weights, columns.bound.k, source))
+        rounded = _rounded(state, bins, bins.tokens // unit, unit, known.enough_bins)
+        if rounded is not None:
+            columns, of_item = rounded
+            weights = np.where(of_item >= 0, columns.bound.weights[of_item], 0)
+            source = f"column generation, tokens in units of {unit}"
+            known.raise_lower(state.task.size, WeightBound(weights, columns.bound.k, source))
+        core = known.core.bins
+        if not known.closed and core.items.size:
+            # rounded to the nearest, patterns are right on average: no proof, but a start for annealing
+            nearest = _rounded(state, core, (core.tokens + unit // 2) // unit, unit, core.items.size)
+            if nearest is not None and nearest[0].use.size:
+                known.guide = Guide.of(*nearest, unit)
+
+
+def _rounded(
+    state: RowState, bins: ClassBins, tokens: IntArray, unit: int, enough: int
+) -> tuple[Columns, IntArray] | None:
+    """Generate columns for tokens in units; also the size of every item, -1 for those of no token."""
+    kept, cap = tokens > 0, bins.cap // unit
+    tokens = np.minimum(tokens[kept], cap)
+    sizes, index = Sizes.of(tokens, cap)
+    if not sizes.size.size or not table_fits(sizes):
+        return None
+    where, _ = first_fit(tokens, np.ones_like(tokens), cap, NO_LIMIT)
+    start = patterns_of(where, index, sizes.size.size)
+    columns = generate(sizes, start, enough, state.clock() + state.remaining / 4, state.clock)
+    of_item = np.full(kept.size, -1, dtype=np.int64)
+    of_item[kept] = index
+    return columns, of_item
 
 
 @dataclass
 class _Problem:
-    """One class in the cutting stock view."""
+    """One class, or what is left of it beside fixed bins, in the cutting stock view."""
 
     state: RowState
     known: ClassState
+    core: Core
     sizes: Sizes
     index: IntArray
 
@@ -89,8 +107,41 @@ class _Problem:
         where = None if patterns is None else items_of(patterns, self.index)
         if where is None:
             return False
-        self.known.offer(where, int(where.max()) + 1)
+        self.known.offer(self.core.whole(where), self.core.used + int(where.max()) + 1)
         return True
+
+
+def core_dive(state: RowState) -> None:
+    """Generate columns for the core of each class and dive into it, in a third of the time left.
+
+    The core has fewer sizes, and what packs it packs the class. What excludes it is no evidence for the class,
+    but its columns are a start for all items.
+    """
+    for problem in _problems(state, core=True):
+        known, core = problem.known, problem.core
+        limit = state.clock() + state.remaining / 3
+        count = state.class_target(known) - core.used
+        if not problem.packs or count < 1:
+            continue
+        start = patterns_of(first_fit_decreasing(core.bins)[0], problem.index, problem.sizes.size.size)
+        columns = generate(problem.sizes, start, count + 1, limit, state.clock)
+        known.patterns = _lifted(problem, columns.master.patterns)
+        if columns.use.size and (columns.converged or known.guide is None):
+            known.guide = Guide.of(columns, problem.index)
+        seed = None
+        while columns.bins <= count and not known.closed and state.clock() < limit:
+            problem.offer(dive(problem.sizes, columns, count, limit, seed, state.clock))
+            seed = 0 if seed is None else seed + 1
+
+
+def _lifted(problem: _Problem, patterns: list[IntArray]) -> list[IntArray]:
+    """Patterns over the sizes of all items: those of the core and the fixed bins."""
+    sizes, index = Sizes.of(problem.known.bins.tokens, problem.sizes.cap)
+    place = np.searchsorted(-sizes.size, -problem.sizes.size)
+    lifted = np.zeros((len(patterns), sizes.size.size), dtype=np.int64)
+    lifted[:, place] = np.array(patterns).reshape(len(patterns), -1)
+    fixed = problem.core.fixed >= 0
+    return list(lifted) + patterns_of(problem.core.fixed[fixed], index[fixed], sizes.size.size)
 
 
 def column_bounds(state: RowState) -> None:
@@ -121,14 +172,15 @@ def column_stage(state: RowState) -> None:
                 break
 
 
-def _problems(state: RowState) -> list[_Problem]:
-    """Cutting stock views of the open classes whose pricing table fits memory."""
+def _problems(state: RowState, core: bool = False) -> list[_Problem]:
+    """Cutting stock views of the open classes, or of their cores, whose pricing table fits memory."""
     found = []
     for known in state.classes:
-        if known.bins.items.size and not known.closed:
-            sizes, index = Sizes.of(known.bins.tokens, known.bins.cap)
+        part = known.core if core else Core.none(known.bins)
+        if part.bins.items.size and not known.closed:
+            sizes, index = Sizes.of(part.bins.tokens, part.bins.cap)
             if table_fits(sizes):
-                found.append(_Problem(state, known, sizes, index))
+                found.append(_Problem(state, known, part, sizes, index))
     return found
 
 
@@ -142,8 +194,6 @@ def _raise(problem: _Problem, deadline: float) -> tuple[Columns, int]:
     while True:
         lower, count = known.lower, state.class_target(known)
         columns = generate(sizes, patterns, known.enough_bins, deadline, state.clock)
-        if columns.use.size and (columns.converged or known.guide is None):
-            known.guide = Guide.of(columns, problem.index)
         known.patterns = patterns = columns.master.patterns
         bound = columns.bound
         known.raise_lower(state.task.size, WeightBound(bound.weights[problem.index], bound.k, bound.source))
