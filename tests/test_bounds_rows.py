@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles_rows import least_bins
 
-from routepack_opt.bounds._kernels import weight
+from routepack_opt.bounds._kernels import counted, weight, weights_of
 from routepack_opt.bounds.dff import _parameters, best_dff_bound
 from routepack_opt.bounds.rows import cell_losses, item_count_bound, l2_bound, sum_bound
 from routepack_opt.certificates import heaviest_cell
@@ -41,6 +41,20 @@ def test_dual_feasible_functions(cap):
         for room in range(1, cap + 1):
             most[room] = max(most[room - t] + weight(family, parameter, cap, t) for t in range(1, room + 1))
         assert most[cap] <= weight(family, parameter, cap, cap), (family, parameter)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(2, 40), st.lists(st.integers(0, 40), min_size=1, max_size=12), st.data())
+def test_weights_are_summed_range_by_range(cap, lengths, data):
+    tokens = decreasing(min(t, cap) for t in lengths)
+    number = np.bincount(tokens, minlength=cap + 1)
+    count = np.concatenate(([0], np.cumsum(number)))
+    held = np.concatenate(([0], np.cumsum(number * np.arange(cap + 1))))
+    threshold = data.draw(st.integers(0, cap // 2))
+    for family, parameter in zip(*_parameters(np.unique(tokens), cap), strict=True):
+        weights, k = weights_of(family, parameter, threshold, cap, tokens)
+        inside = counted(family, parameter, cap, threshold, cap - threshold, count, held)
+        assert k * (tokens > cap - threshold).sum() + inside == weights.sum(), (family, parameter)
 
 
 @settings(max_examples=200, deadline=None)

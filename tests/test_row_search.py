@@ -29,6 +29,7 @@ from routepack_opt.solvers.rows.heuristics import (
     subset_sum_fill,
 )
 from routepack_opt.solvers.rows.instance import RowTask
+from routepack_opt.solvers.rows.reduction import core_of, filled
 
 cases = st.integers(2, 30).flatmap(
     lambda cap: st.tuples(st.just(cap), st.lists(st.integers(1, cap), min_size=1, max_size=10))
@@ -55,6 +56,30 @@ def test_heuristics_keep_capacity_and_samples(problem):
             assert np.unique(where).size == used
         for where in (least_loaded_bins(bins, used), anneal_bins(bins, used, 2000)):
             assert where is None or keeps(bins, where, used)
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases)
+def test_fixed_bins_cost_nothing(case):
+    cap, lengths = case
+    bins = RowTask.from_problem(row_problem(lengths, dp=1, capacity=cap)).classes[0]
+    core = core_of(bins)
+    best = least_bins(lengths, cap)
+    assert core.used + least_bins((core.bins.tokens * bins.unit).tolist(), cap) == best
+    where, used = first_fit_decreasing(core.bins)
+    assert keeps(bins, core.whole(where), core.used + used)
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases, st.integers(0, 6), st.integers(0, 20))
+def test_filling_wastes_no_more_than_allowed(case, keep, waste):
+    cap, lengths = case
+    bins = RowTask.from_problem(row_problem(lengths, dp=1, capacity=cap)).classes[0]
+    found = filled(bins, keep, waste)
+    load = np.bincount(found.fixed[found.fixed >= 0], bins.tokens[found.fixed >= 0], found.used)
+    assert (load <= bins.cap).all()
+    assert (bins.cap - load).sum() <= waste
+    assert np.unique(found.fixed[found.fixed >= 0]).size == found.used
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
 PAIR_STEPS = 50_000_000  # list steps spent on the dominance of pairs
+FILL_STEPS = 200_000_000  # list steps of filling
 TRIPLES = 6  # items tried as the first of three
 
 
@@ -51,7 +52,7 @@ def _largest(tokens: IntArray, room: int, where: IntArray, after: IntArray) -> i
 def _best_pair(
     tokens: IntArray, room: int, first: int, after: IntArray, before: IntArray
 ) -> tuple[int, int, int, int]:
-    """Two items left, from ``first`` on, with most tokens up to ``room``: both, their sum (-1), list steps."""
+    """Find the two items left, from ``first`` on, that fill ``room`` best: both, their sum, list steps."""
     size = tokens.size
     low, high = first, before[size]
     best, one, two, steps = -1, -1, -1, 0
@@ -118,38 +119,42 @@ def fix_large(tokens: IntArray, cap: int) -> tuple[IntArray, int]:
 @njit(cache=True, nogil=True)
 def _complete(
     tokens: IntArray, room: int, spot: int, where: IntArray, after: IntArray, before: IntArray
-) -> tuple[int, int]:
-    """Fill the room of one bin as well as one, two or three items at a time can; what stays empty, items."""
-    size, packed = tokens.size, 0
+) -> tuple[int, int, int]:
+    """Fill the room of one bin as well as one, two or three items at a time can.
+
+    Returns what stays empty, the items packed and the list steps made.
+    """
+    size, packed, work = tokens.size, 0, 0
     while True:
-        smallest = before[size]
-        if smallest == size or tokens[smallest] > room:
-            return room, packed
+        a = before[size]
+        if a == size or tokens[a] > room:
+            return room, packed, work
         one = _largest(tokens, room, where, after)
         if tokens[one] == room:
             _take(one, spot, where, after, before)
-            return 0, packed + 1
-        p, q, pair, _ = _best_pair(tokens, room, one, after, before)
-        if pair == room:
+            return 0, packed + 1, work
+        p, q, pair = -1, -1, np.int64(-1)
+        if 2 * tokens[one] >= room:
+            p, q, pair, steps = _best_pair(tokens, room, one, after, before)
+            work += steps
+        b = before[a]
+        c = before[b] if b < size else size
+        three = c < size and tokens[a] + tokens[b] + tokens[c] <= room
+        if pair == room or (not three and pair > tokens[one]):
             _take(p, spot, where, after, before)
             _take(q, spot, where, after, before)
-            return 0, packed + 2
-        b = before[smallest]
-        c = before[b] if b < size else size
-        if c == size or tokens[smallest] + tokens[b] + tokens[c] > room:
-            if pair > tokens[one]:
-                _take(p, spot, where, after, before)
-                _take(q, spot, where, after, before)
-                return room - pair, packed + 2
+            return room - pair, packed + 2, work
+        if not three:
             _take(one, spot, where, after, before)
-            return room - tokens[one], packed + 1
-        # the largest that leaves room for two more, and among the next few one with which three fill the bin
-        first = _largest(tokens, room - tokens[smallest] - tokens[b], where, after)
+            return room - tokens[one], packed + 1, work
+        # the largest that leaves room for two more, or one of the next few with which three fill the bin
+        first = _largest(tokens, room - tokens[a] - tokens[b], where, after)
         j = first
         for _ in range(TRIPLES):
-            if j >= size:
+            if j >= size or 3 * tokens[j] < room:
                 break
-            p, q, pair, _ = _best_pair(tokens, room - tokens[j], after[j], after, before)
+            p, q, pair, steps = _best_pair(tokens, room - tokens[j], after[j], after, before)
+            work += steps
             if pair == room - tokens[j]:
                 first = j
                 break
@@ -168,12 +173,13 @@ def fill_exactly(tokens: IntArray, cap: int, keep: int, waste: int) -> tuple[Int
     size = tokens.size
     where = np.full(size, -1, np.int64)
     after, before = _links(size)
-    used, left = 0, size
-    while left > keep:
+    used, left, work = 0, size, FILL_STEPS
+    while left > keep and work > 0:
         head = after[size]
         _take(head, used, where, after, before)
-        empty, packed = _complete(tokens, cap - tokens[head], used, where, after, before)
+        empty, packed, steps = _complete(tokens, cap - tokens[head], used, where, after, before)
         waste -= empty
+        work -= steps
         if waste < 0:
             where[where == used] = -1
             break

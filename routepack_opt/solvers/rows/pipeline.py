@@ -23,11 +23,19 @@ from routepack_opt.solvers.rows.columns.stage import (
     column_stage,
     core_dive,
     fine_bounds,
+    finest_bounds,
     quick_dive,
 )
 from routepack_opt.solvers.rows.fixed import model_stage
 from routepack_opt.solvers.rows.instance import RowTask
-from routepack_opt.solvers.rows.polish import cheap_anneal, fill_and_anneal, guided_anneal, long_anneal, short_anneal
+from routepack_opt.solvers.rows.polish import (
+    cheap_anneal,
+    fill_and_anneal,
+    guided_anneal,
+    long_anneal,
+    long_fill,
+    short_anneal,
+)
 from routepack_opt.solvers.rows.rules import Contradiction, contradiction, slot_bound, too_few_items
 from routepack_opt.solvers.rows.slots import equal_slot_packing
 from routepack_opt.solvers.rows.state import ClassState, Progress, RowState
@@ -132,9 +140,12 @@ def _stages(which: str) -> list[Stage]:
         ("bound anneal", short_anneal),
         ("coarse columns", coarse_bounds),
         ("guided anneal", guided_anneal),
+        ("long fill", long_fill),
         ("fine columns", fine_bounds),
         ("fine anneal", guided_anneal),
         ("core dive", core_dive),
+        ("finest columns", finest_bounds),
+        ("finest anneal", guided_anneal),
         ("column bounds", column_bounds),
         ("dive", quick_dive),
         ("long anneal", long_anneal),

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from routepack_opt.solvers.rows.columns.guide import Guide
 
 CHEAP_PROPOSALS = 150_000
-PROPOSALS_PER_SECOND = 8_000_000
+PROPOSALS_PER_SECOND = 15_000_000
 SHORT_ROUNDS = 3
 LARGEST_SHORT = 2048  # items
 MOST_WASTE = 0.02  # of all tokens; where bins must leave more empty, filling them is no aim
-LEFT_TO_ANNEAL = (300, 1200)  # items left by filling
 
 
 def cheap_anneal(state: RowState) -> None:
@@ -49,19 +48,29 @@ def short_anneal(state: RowState) -> None:
 
 
 def fill_and_anneal(state: RowState) -> None:
-    """Fill the bins of a large window to the last token and anneal what is left."""
+    """Fill the bins of a large window to the last token and anneal what is left, shortly."""
+    _fill(state, (300, 1200), 2_000)
+
+
+def long_fill(state: RowState) -> None:
+    """Do likewise with more left, and at length."""
+    _fill(state, (800, 1600), 20_000)
+
+
+def _fill(state: RowState, left: tuple[int, ...], proposals: int) -> None:
+    """Leave so many items, one number after the other; ``proposals`` are per item left."""
     if state.task.equal_slots:
         return
     for known in state.classes:
         core, count = known.core, state.class_target(known)
         total = int(core.bins.tokens.sum())
         slack = (count - core.used) * core.bins.cap - total
-        for keep in LEFT_TO_ANNEAL:
-            if known.closed or not 0 <= slack <= MOST_WASTE * total or core.bins.items.size < 2 * keep:
+        for keep in left:
+            if known.closed or not 0 <= slack <= MOST_WASTE * total or keep >= core.bins.items.size:
                 break
-            rest = filled(core.bins, keep, slack)
-            proposals = _affordable(state, 2000 * rest.bins.items.size, state.remaining / 8)
-            where = anneal_core(rest, count - core.used, proposals, seed=0)
+            rest = filled(core.bins, keep, slack // 2)
+            each = _affordable(state, proposals * rest.bins.items.size, state.remaining / 8)
+            where = anneal_core(rest, count - core.used, each, seed=0)
             if where is not None:
                 known.offer(core.whole(where), count)
 
@@ -70,8 +79,8 @@ def guided_anneal(state: RowState) -> None:
     """Run one round from the layout that columns suggest."""
     if any(c.guide is not None and not c.closed for c in state.classes):
         size = sum(c.bins.items.size for c in state.classes)
-        proposals = max(4 * CHEAP_PROPOSALS, 150 * size)
-        _round(state, _affordable(state, proposals, state.remaining / 4), seed=2 * SHORT_ROUNDS, tries=3)
+        proposals = max(4 * CHEAP_PROPOSALS, 500 * size)
+        _round(state, _affordable(state, proposals, state.remaining / 3), seed=2 * SHORT_ROUNDS, tries=2)
 
 
 def long_anneal(state: RowState) -> None:
@@ -99,24 +108,24 @@ def _round(state: RowState, proposals: int, seed: int, tries: int) -> None:
 
 
 def _anneal_class(state: RowState, known: ClassState, proposals: int, seed: int, tries: int) -> None:
-    """Try the target; where it fails, bisect between it and the rows already packed."""
+    """Try the target, then what the LP expects; where that fails, bisect up to the rows already packed."""
     bins = known.bins
     low = bins.rows_of_bins(state.class_target(known))
     high = bins.most_rows + 1 if known.upper is None else known.upper
+    guide = known.guide if seed % 2 == 0 else None  # the LP's own layout, then the least loaded one, in turn
+    expected = high if guide is None else bins.rows_of_bins(known.core.used + guide.bins)
     rows = low
     for _ in range(tries):
         if low >= high or state.remaining <= 0:
             return
         count = bins.bins_of_rows(rows)
-        # the LP's own layout, then the least loaded one, in turn
-        guided = known.guide is not None and seed % 2 == 0
-        where = anneal_core(known.core, count, proposals, seed, known.guide if guided else None)
+        where = anneal_core(known.core, count, proposals, seed, guide)
         if where is None:
             low = rows + 1
         else:
             known.offer(where, count)
             high = rows
-        rows = (low + high) // 2
+        rows, expected = (max(low, expected), high) if expected < high else ((low + high) // 2, high)
 
 
 def anneal_core(

@@ -1,8 +1,8 @@
 """Fewer items to pack: bins that some best packing has, and bins that are filled to the last token.
 
-Guarantees: :func:`core_of` loses nothing (a packing of the core into k bins exists exactly when the class packs
-into k more than the bins it fixed); :func:`filled` may lose, and wastes no more than it is allowed. Under a
-limit on samples nothing is fixed.
+Guarantees: :func:`core_of` loses nothing (a packing of the core into k bins exists exactly when the class
+packs into k more than the bins it fixed); :func:`filled` may lose, and wastes no more than it is allowed.
+Under a limit on samples nothing is fixed.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Core:
 def core_of(bins: ClassBins) -> Core:
     """Fix the bins of large items whose best company is known.
 
-    An item goes with the largest one beside it when nothing else fits, when the two fill the bin, when no two
-    others fit together, or when no two that do are longer (the dominance criterion of Martello and Toth 1990).
+    An item goes with the largest one beside it when nothing else fits, when the two fill the bin, when no
+    two others fit together, or when no two that do are longer (dominance, Martello and Toth 1990).
     """
     from routepack_opt.solvers.rows._reduction_kernels import fix_large
 

@@ -7,6 +7,7 @@ tokens), which is what annealing then removes.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from dataclasses import dataclass
 
@@ -28,11 +29,14 @@ class Guide:
         Size of every shared item; -1 for items too small to count.
     nominal : int64[sizes]
         Tokens that the patterns count for each size.
+    bins : int
+        Value of the LP, rounded up: about what can be packed.
     """
 
     patterns: list[IntArray]
     index: IntArray
     nominal: IntArray
+    bins: int
 
     @classmethod
     def of(cls, columns: Columns, index: IntArray, unit: int = 1) -> Guide:
@@ -40,7 +44,7 @@ class Guide:
         whole = np.floor(columns.use + 1e-6).astype(np.int64)
         order = np.argsort(-whole, kind="stable")
         chosen = [columns.master.patterns[p] for p in order for _ in range(int(whole[p]))]
-        return cls(chosen, index, columns.master.sizes.size * unit)
+        return cls(chosen, index, columns.master.sizes.size * unit, math.ceil(columns.value - 1e-6))
 
     def start(self, bins: ClassBins, count: int) -> IntArray | None:
         """Give a bin below ``count`` to every item; None when the patterns alone are more bins."""

@@ -6,14 +6,13 @@ one that keeps every rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from routepack_opt.bounds.rows import WeightBound
 from routepack_opt.certificates import RowBound
-from routepack_opt.solvers.rows._kernels import first_fit
 from routepack_opt.solvers.rows.columns.branch import BranchAndPrice
 from routepack_opt.solvers.rows.columns.dive import dive
 from routepack_opt.solvers.rows.columns.enumeration import (
@@ -22,15 +21,22 @@ from routepack_opt.solvers.rows.columns.enumeration import (
     enumerate_within,
     solve_cover,
 )
-from routepack_opt.solvers.rows.columns.generate import Columns, generate, items_of, patterns_of, table_fits
+from routepack_opt.solvers.rows.columns.generate import (
+    LARGEST_TABLE,
+    Columns,
+    generate,
+    items_of,
+    patterns_of,
+    table_fits,
+)
 from routepack_opt.solvers.rows.columns.guide import Guide
 from routepack_opt.solvers.rows.columns.master import IntArray, Sizes
-from routepack_opt.solvers.rows.heuristics import NO_LIMIT, first_fit_decreasing
+from routepack_opt.solvers.rows.heuristics import first_fit_decreasing
 from routepack_opt.solvers.rows.instance import ClassBins
 from routepack_opt.solvers.rows.reduction import Core
 from routepack_opt.solvers.rows.state import ClassState, RowState
 
-COARSE_CAP, FINE_CAP = 768, 3072
+COARSE_CAP, FINE_CAP, FINEST_CAP = 768, 1536, 6144
 SMALL_TABLE = 8_000_000  # pricing table entries up to which exact columns are fast enough
 FEW_PATTERNS = 3_000
 STORED_PATTERNS = 20_000
@@ -49,11 +55,16 @@ def fine_bounds(state: RowState) -> None:
     _rounded_bounds(state, FINE_CAP)
 
 
-def _rounded_bounds(state: RowState, cap: int) -> None:
+def finest_bounds(state: RowState) -> None:
+    """Bound likewise where the exact tokens have too many values for column generation."""
+    _rounded_bounds(state, FINEST_CAP, exact=False)
+
+
+def _rounded_bounds(state: RowState, cap: int, exact: bool = True) -> None:
     for known in state.classes:
         bins = known.bins
         unit = -(-bins.cap // cap)
-        fast = bins.items.size * bins.cap <= SMALL_TABLE or unit < 2
+        fast = unit < 2 or bins.items.size * bins.cap <= (SMALL_TABLE if exact else LARGEST_TABLE)
         if known.closed or fast or state.remaining <= 0:
             continue
         rounded = _rounded(state, bins, bins.tokens // unit, unit, known.enough_bins)
@@ -75,12 +86,11 @@ def _rounded(
 ) -> tuple[Columns, IntArray] | None:
     """Generate columns for tokens in units; also the size of every item, -1 for those of no token."""
     kept, cap = tokens > 0, bins.cap // unit
-    tokens = np.minimum(tokens[kept], cap)
-    sizes, index = Sizes.of(tokens, cap)
+    part = replace(bins, tokens=np.minimum(tokens[kept], cap), samples=bins.samples[kept], cap=cap)
+    sizes, index = Sizes.of(part.tokens, cap)
     if not sizes.size.size or not table_fits(sizes):
         return None
-    where, _ = first_fit(tokens, np.ones_like(tokens), cap, NO_LIMIT)
-    start = patterns_of(where, index, sizes.size.size)
+    start = patterns_of(first_fit_decreasing(part)[0], index, sizes.size.size)
     columns = generate(sizes, start, enough, state.clock() + state.remaining / 4, state.clock)
     of_item = np.full(kept.size, -1, dtype=np.int64)
     of_item[kept] = index
@@ -114,8 +124,8 @@ class _Problem:
 def core_dive(state: RowState) -> None:
     """Generate columns for the core of each class and dive into it, in a third of the time left.
 
-    The core has fewer sizes, and what packs it packs the class. What excludes it is no evidence for the class,
-    but its columns are a start for all items.
+    The core has fewer sizes, and what packs it packs the class. What excludes it is no evidence for the
+    class, but its columns are a start for all items.
     """
     for problem in _problems(state, core=True):
         known, core = problem.known, problem.core
