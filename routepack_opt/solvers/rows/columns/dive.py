@@ -81,7 +81,7 @@ def _round(columns: Columns, left: Sizes, room: int, rng: np.random.Generator | 
                 demand = demand - pattern
     if chosen or not room:
         return chosen
-    use = columns.use
+    use = np.maximum(columns.use, 0.0)  # the LP's tolerance leaves values just below zero
     pick = int(np.argmax(use)) if rng is None else int(rng.choice(use.size, p=use**3 / (use**3).sum()))
     pattern = np.minimum(columns.master.patterns[pick], demand)
     return [pattern] if pattern.any() else []
