@@ -6,6 +6,8 @@ weights that sum to at most f(C).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -63,13 +65,13 @@ def weights_of(
 
 
 @njit(cache=True, nogil=True)
-def _between(running: IntArray, low: int, high: int) -> int:
+def _between(running: IntArray, low: int, high: int) -> Any:
     """Sum what ``running`` accumulates over tokens from ``low`` to ``high``."""
     return running[high + 1] - running[low] if high >= low else np.int64(0)
 
 
 @njit(cache=True, nogil=True)
-def _mirrored(whole: int, step: int, cap: int, low: int, high: int, count: IntArray) -> int:
+def _mirrored(whole: int, step: int, cap: int, low: int, high: int, count: IntArray) -> Any:
     """Sum ``whole - floor((cap - t) / step)`` over the items above half the capacity."""
     total = np.int64(0)
     start = cap // 2 + 1
@@ -80,7 +82,7 @@ def _mirrored(whole: int, step: int, cap: int, low: int, high: int, count: IntAr
 
 
 @njit(cache=True, nogil=True)
-def _vanderbeck(k: int, cap: int, low: int, high: int, count: IntArray) -> int:
+def _vanderbeck(k: int, cap: int, low: int, high: int, count: IntArray) -> Any:
     """Sum the family's weights over items of ``low`` to ``high`` tokens."""
     total = np.int64(0)
     half = (cap - 1) // 2
@@ -100,7 +102,7 @@ def _vanderbeck(k: int, cap: int, low: int, high: int, count: IntArray) -> int:
 @njit(cache=True, nogil=True)
 def counted(
     family: int, parameter: int, cap: int, low: int, high: int, count: IntArray, tokens: IntArray
-) -> int:
+) -> Any:
     """Sum the weights of all items of ``low`` to ``high`` tokens, range by range of equal (or linear) weight.
 
     ``count[t]`` and ``tokens[t]`` are the number and the tokens of the items of fewer than t tokens.

@@ -7,6 +7,8 @@ Items that are left form a list; the links of a packed item still lead to the ne
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -119,7 +121,7 @@ def fix_large(tokens: IntArray, cap: int) -> tuple[IntArray, int]:
 @njit(cache=True, nogil=True)
 def _complete(
     tokens: IntArray, room: int, spot: int, where: IntArray, after: IntArray, before: IntArray
-) -> tuple[int, int, int]:
+) -> tuple[Any, int, int]:
     """Fill the room of one bin as well as one, two or three items at a time can.
 
     Returns what stays empty, the items packed and the list steps made.
@@ -133,7 +135,8 @@ def _complete(
         if tokens[one] == room:
             _take(one, spot, where, after, before)
             return 0, packed + 1, work
-        p, q, pair = -1, -1, np.int64(-1)
+        p, q = -1, -1
+        pair: Any = np.int64(-1)
         if 2 * tokens[one] >= room:
             p, q, pair, steps = _best_pair(tokens, room, one, after, before)
             work += steps

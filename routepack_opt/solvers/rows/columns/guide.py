@@ -53,17 +53,17 @@ class Guide:
         where = np.full(bins.items.size, -1, dtype=np.int64)
         load = np.zeros(count, dtype=np.int64)
         queues = [deque(np.flatnonzero(self.index == j).tolist()) for j in range(self.nominal.size)]
-        for number, pattern in enumerate(self.patterns):
+        for place, pattern in enumerate(self.patterns):
             over = 0  # tokens beyond what the pattern counts: its next item makes up for them
             for j in np.flatnonzero(pattern):
                 for _ in range(min(int(pattern[j]), len(queues[j]))):
                     item = queues[j].pop() if over > 0 else queues[j].popleft()
-                    where[item] = number
+                    where[item] = place
                     over += int(bins.tokens[item]) - int(self.nominal[j])
-                    load[number] += bins.tokens[item]
+                    load[place] += bins.tokens[item]
         heap = [(int(tokens), number) for number, tokens in enumerate(load)]
         heapq.heapify(heap)
-        for item in np.flatnonzero(where < 0):  # decreasing tokens
+        for item in np.flatnonzero(where < 0).tolist():  # decreasing tokens
             tokens, number = heapq.heappop(heap)
             where[item] = number
             heapq.heappush(heap, (tokens + int(bins.tokens[item]), number))
