@@ -1,7 +1,7 @@
 """Row certification in numbers: `python benchmarks/rows.py [SECTION ...] [--seeds N] [--limit S]`.
 
-Sections: latency, real, stress, peers, literature, solvers. Prints Markdown tables; writes
-`benchmarks/results/rows.json`. Every comparison is made in the same run.
+Sections: latency, real, stress, peers, literature, solvers; library, where `--library` names a folder of BPPLIB
+files. Prints Markdown tables; writes `benchmarks/results/rows.json`. Every comparison is made in the same run.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from benchmarks import row_solvers  # noqa: E402
 from benchmarks.peers import areal, ffd, kk, nemo_rl, slime  # noqa: E402
 from benchmarks.row_windows import draw, grid, problem_of, real_families, stress_families  # noqa: E402
 from routepack_opt.solvers.rows import certify_rows, verify, warm_up_rows  # noqa: E402
-from routepack_opt.suite.binpacking import literature  # noqa: E402
+from routepack_opt.suite.binpacking import literature, read_bin_packing  # noqa: E402
 
 
 def timed(problem, limit):
@@ -113,10 +113,19 @@ def peers(seeds):
     return {"windows": total, "saved": dict(fewer), "more": dict(more), "fails": dict(fails)}
 
 
-def classes(seeds):
-    """Literature recipes, 60 s each."""
+def library(folder, most=20):
+    """BPPLIB files: up to ``most`` evenly spread ones of every folder, 60 s each."""
+    files = defaultdict(list)
+    for path in sorted(Path(folder).rglob("*.txt")):
+        files[path.parent.name].append(path)
+    spread = {name: paths[:: -(-len(paths) // most)] for name, paths in files.items()}
+    return proofs({name: [read_bin_packing(path) for path in paths] for name, paths in spread.items()})
+
+
+def proofs(classes):
+    """Share proved of every class, 60 s an instance."""
     rows, result = [], {}
-    for name, instances in literature(seeds).items():
+    for name, instances in classes.items():
         seconds, proved, still_open = [], 0, []
         for instance in instances:
             problem = problem_of(instance.sizes, 1, instance.capacity)
@@ -134,9 +143,9 @@ def classes(seeds):
     return result
 
 
-def solvers(limit=20.0):
+def solvers(limit=10.0):
     """Share proved and time of general solvers on the same instances."""
-    few = {name: instances[:3] for name, instances in literature(1).items()}
+    few = {name: instances[:2] for name, instances in literature(1).items()}
     rows, result = [], {}
     for name, solve in row_solvers.SOLVERS.items():
         proved, seconds, total = 0, 0.0, 0
@@ -159,17 +168,20 @@ def main():
     parser.add_argument("sections", nargs="*")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--limit", type=float, default=10.0, help="seconds per window of the section real")
+    parser.add_argument("--library", help="folder of BPPLIB .txt files: adds the section library")
     options = parser.parse_args()
     warm_up_rows()
     certify_rows(problem_of(np.arange(1, 60) * 7 % 50 + 1, 1, 100), time_limit=5.0)
     runs = {
         "latency": lambda: latency(options.seeds),
         "real": lambda: shares(real_families(), options.seeds, options.limit, "real"),
-        "stress": lambda: shares(stress_families(), 1, 2.0, "stress"),
+        "stress": lambda: shares(stress_families(), options.seeds, 2.0, "stress"),
         "peers": lambda: peers(options.seeds),
-        "literature": lambda: classes(options.seeds),
+        "literature": lambda: proofs(literature(options.seeds)),
         "solvers": solvers,
     }
+    if options.library:
+        runs["library"] = lambda: library(options.library)
     path = HERE / "results" / "rows.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     for name in options.sections or runs:

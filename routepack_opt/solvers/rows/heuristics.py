@@ -25,7 +25,7 @@ def best_fit_decreasing(bins: ClassBins) -> tuple[IntArray, int]:
     return best_fit(bins.tokens, bins.samples, bins.cap, _limit(bins))
 
 
-def subset_sum_fill(bins: ClassBins, work: int = 20_000_000) -> tuple[IntArray, int]:
+def subset_sum_fill(bins: ClassBins, work: int = 4_000_000) -> tuple[IntArray, int]:
     """Fill one bin after the other with the best subset beside its largest item (minimum bin slack).
 
     Parameters

@@ -43,7 +43,8 @@ from routepack_opt.solvers.rows.state import ClassState, Progress, RowState
 if TYPE_CHECKING:
     from routepack_opt.problem import Problem
 
-QUICK_WORK, FULL_WORK = 500_000, 10_000_000  # weight evaluations of dual feasible functions
+QUICK_WORK, FULL_WORK = 500_000, 10_000_000  # ranges of dual feasible functions
+QUICK_STEPS, FULL_STEPS = 4_000_000, 40_000_000  # of the subset-sum table
 Stage = tuple[str, Callable[[RowState], None]]
 
 
@@ -135,6 +136,7 @@ def _stages(which: str) -> list[Stage]:
     thorough: list[Stage] = [
         ("fill", fill_and_anneal),
         ("short anneal", short_anneal),
+        ("long subset-sum", lambda state: _subset_sum(state, FULL_STEPS)),
         ("dff", _dff),
         ("bound fill", fill_and_anneal),
         ("bound anneal", short_anneal),
@@ -196,10 +198,10 @@ def _best_fit(state: RowState) -> None:
             known.offer_core(*heuristics.best_fit_decreasing(known.core.bins))
 
 
-def _subset_sum(state: RowState) -> None:
+def _subset_sum(state: RowState, work: int = QUICK_STEPS) -> None:
     for known in state.classes:
         if not known.closed:
-            known.offer_core(*heuristics.subset_sum_fill(known.core.bins))
+            known.offer_core(*heuristics.subset_sum_fill(known.core.bins, work))
 
 
 def _slots(state: RowState) -> None:

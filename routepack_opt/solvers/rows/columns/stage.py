@@ -122,14 +122,14 @@ class _Problem:
 
 
 def core_dive(state: RowState) -> None:
-    """Generate columns for the core of each class and dive into it, in a third of the time left.
+    """Generate columns for the core of each class and dive into it, in half of the time left.
 
     The core has fewer sizes, and what packs it packs the class. What excludes it is no evidence for the
     class, but its columns are a start for all items.
     """
     for problem in _problems(state, core=True):
         known, core = problem.known, problem.core
-        limit = state.clock() + state.remaining / 3
+        limit = state.clock() + state.remaining / 2
         count = state.class_target(known) - core.used
         if not problem.packs or count < 1:
             continue
