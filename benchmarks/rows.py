@@ -1,7 +1,8 @@
 """Row certification in numbers: `python benchmarks/rows.py [SECTION ...] [--seeds N] [--limit S]`.
 
-Sections: latency, real, stress, peers, literature, solvers; library, where `--library` names a folder of BPPLIB
-files. Prints Markdown tables; writes `benchmarks/results/rows.json`. Every comparison is made in the same run.
+Sections: latency, real, stress, peers, literature, solvers; library, where `--library` names a folder of
+BPPLIB files. Prints Markdown tables and writes `benchmarks/results/rows.json`. Whatever is compared is
+measured in the same run.
 """
 
 import argparse
