@@ -38,6 +38,7 @@ from routepack_opt.solvers.rows.state import ClassState, RowState
 
 COARSE_CAP, FINE_CAP, FINEST_CAP = 768, 1536, 6144
 SMALL_TABLE = 8_000_000  # pricing table entries up to which exact columns are fast enough
+ENTRIES_PER_SECOND = 5_000_000  # of the pricing table, for about a hundred rounds
 FEW_PATTERNS = 3_000
 STORED_PATTERNS = 20_000
 
@@ -183,13 +184,18 @@ def column_stage(state: RowState) -> None:
 
 
 def _problems(state: RowState, core: bool = False) -> list[_Problem]:
-    """Cutting stock views of the open classes, or of their cores, whose pricing table fits memory."""
+    """Cutting stock views of the open classes, or of their cores.
+
+    Only those whose pricing table fits memory, and is small enough to converge in the time left: one round
+    that overruns the deadline is time for nothing.
+    """
     found = []
     for known in state.classes:
         part = known.core if core else Core.none(known.bins)
         if part.bins.items.size and not known.closed:
             sizes, index = Sizes.of(part.bins.tokens, part.bins.cap)
-            if table_fits(sizes):
+            entries = part.bins.items.size * part.bins.cap
+            if table_fits(sizes) and entries <= ENTRIES_PER_SECOND * state.remaining:
                 found.append(_Problem(state, known, part, sizes, index))
     return found
 

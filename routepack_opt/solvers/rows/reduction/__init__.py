@@ -57,7 +57,7 @@ def core_of(bins: ClassBins) -> Core:
     An item goes with the largest one beside it when nothing else fits, when the two fill the bin, when no
     two others fit together, or when no two that do are longer (dominance, Martello and Toth 1990).
     """
-    from routepack_opt.solvers.rows._reduction_kernels import fix_large
+    from routepack_opt.solvers.rows.reduction._kernels import fix_large
 
     if bins.max_samples is not None or not bins.items.size:
         return Core.none(bins)
@@ -77,7 +77,7 @@ def filled(bins: ClassBins, keep: int, waste: int) -> Core:
     waste : int
         Tokens that the filled bins may leave empty, in all.
     """
-    from routepack_opt.solvers.rows._reduction_kernels import fill_exactly
+    from routepack_opt.solvers.rows.reduction._kernels import fill_exactly
 
     if bins.max_samples is not None:
         return Core.none(bins)
