@@ -198,3 +198,22 @@ def find_layout(lengths, rows, *, dp, capacity, **rules):
 def least_rows(lengths, **rules):
     """Fewest rows under the rules by :func:`find_layout`, or None when no row count has a layout."""
     return next((r for r in range(1, len(lengths) + 1) if find_layout(lengths, r, **rules)), None)
+
+
+def crossings(q, cells, shards, nodes):
+    """Assignments whose token and expert are on different nodes; `nodes[p]` is the node of rank p.
+
+    The tokens of a shard's k-th slot lie evenly on the stretch [k/n, (k+1)/n), rank p owns [p/P, (p+1)/P).
+    """
+    total, ranks = Fraction(0), len(nodes)
+    for row in cells:
+        for slots in shards:
+            for k, d in enumerate(slots):
+                for p in range(ranks):
+                    left = max(Fraction(k, len(slots)), Fraction(p, ranks))
+                    right = min(Fraction(k + 1, len(slots)), Fraction(p + 1, ranks))
+                    share = max(right - left, 0) * len(slots)
+                    for other in range(ranks):
+                        if nodes[p] != nodes[other]:
+                            total += share * sum(layer[other] for i in row[d] for layer in q[i])
+    return total

@@ -25,6 +25,14 @@ Shards = Annotated[
         "--edp-shards", help="Blocks of slots whose expert traffic is joined, G.", rich_help_panel="Topology"
     ),
 ]
+RanksPerNode = Annotated[
+    int | None,
+    typer.Option(
+        "--ranks-per-node",
+        help="EP ranks of one node; seats cells so that the fewest assignments leave their node.",
+        rich_help_panel="Topology",
+    ),
+]
 Capacity = Annotated[
     int | None,
     typer.Option(

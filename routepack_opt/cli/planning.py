@@ -33,6 +33,7 @@ def plan_window(
     capacity: o.Capacity = None,
     ep: o.Ep = 1,
     edp_shards: o.Shards = 1,
+    ranks_per_node: o.RanksPerNode = None,
     stage: o.Stages = None,
     model: o.Preset = None,
     tp: o.Tp = 1,
@@ -79,7 +80,8 @@ def plan_window(
     rules = o.rules_of(locals())
     size = o.needed(capacity, "--capacity")
     stages = o.stages_of(stage, model, size, tp, cp)
-    problem = o.problem_of(Window.load(window), Topology(dp, ep, edp_shards), size, stages, rules)
+    topology = Topology(dp, ep, edp_shards, ranks_per_node)
+    problem = o.problem_of(Window.load(window), topology, size, stages, rules)
     asked: dict[str, Any] = {
         "seed": seed,
         "deadline": deadline,

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from routepack_opt.cli.output import forecast, number, out, percent, print_table
+from routepack_opt.crossings import Crossings
 from routepack_opt.errors import InfeasibleError, NoLayoutError
 from routepack_opt.plans import Plan
-from routepack_opt.report.facts import LAYOUTS, METRICS, metric_texts
+from routepack_opt.report.facts import LAYOUTS, METRICS, crossings_text, metric_texts
 
 _HEAD = ("layout", *(name for name, _ in METRICS.values()))
 
@@ -16,7 +17,7 @@ _HEAD = ("layout", *(name for name, _ in METRICS.values()))
 def plan_record(plan: Plan) -> dict[str, Any]:
     """Return the JSON form of a plan's results; integers that may exceed 2^53 are strings."""
     score = plan.score
-    return {
+    record = {
         "rows": plan.rows.rows,
         "rows_lower_bound": plan.rows.lower_bound,
         "rows_status": plan.rows.status,
@@ -38,6 +39,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "notes": list(plan.snapshot.notes) if plan.snapshot is not None else [],
         "cells": [[list(cell) for cell in row] for row in plan.cells],
     }
+    return record if plan.crossings is None else record | {"crossings": _crossings(plan.crossings)}
 
 
 def failure_record(error: InfeasibleError | NoLayoutError) -> dict[str, Any]:
@@ -54,6 +56,11 @@ def _score(plan: Plan) -> dict[str, Any]:
     exact = {name: str(value) for name, value in zip(names, plan.score.components, strict=True)}
     floats = {f"{name}_float": value for name, value in zip(names, plan.score.as_float(), strict=True)}
     return exact | floats | {"denominator": str(plan.score.denominator)}
+
+
+def _crossings(found: Crossings) -> dict[str, Any]:
+    exact = {name: str(getattr(found, name)) for name in ("before", "after", "total")}
+    return exact | {"ranks": found.ranks, "ranks_per_node": found.ranks_per_node, "share": found.share}
 
 
 def _unit(plan: Plan, value: int | None) -> float | None:
@@ -75,6 +82,8 @@ def print_plan(plan: Plan, warm: float | None = None, output: Path | None = None
             out.print(f"note: {note}")
         out.print()
     out.print(_gap_line(plan))
+    if plan.crossings is not None:
+        out.print(crossings_text(plan.crossings))
     out.print(_end_line(plan, warm))
     if output is not None:
         out.print(f"written to {output}")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from routepack_opt._version import __version__
 from routepack_opt.arrays import IntArray
 from routepack_opt.certificates import RowCertificate
+from routepack_opt.crossings import Crossings, count_crossings, total_assignments
 from routepack_opt.errors import InfeasibleError, NoLayoutError
 from routepack_opt.layout import Layout
 from routepack_opt.placement import Placement
@@ -49,6 +50,15 @@ def default_budget(problem: Problem) -> Budget:
     2,000 proposals per item, at least 200,000: chosen from the sweep in ``benchmarks/annealing.py``.
     """
     return Budget(max(200_000, 2_000 * problem.items.size))
+
+
+class Described(NamedTuple):
+    """A layout with its numbers."""
+
+    layout: Layout
+    score: Score
+    snapshot: Snapshot
+    crossings: Crossings | None
 
 
 class Planning:
@@ -147,15 +157,32 @@ class Planning:
 
     def describe(
         self, placement: Placement, demand: Any, layout: Layout, table: Table, notes: tuple[str, ...]
-    ) -> tuple[Layout, Score, Snapshot]:
-        """Order the rows, validate, score in full, and take the numbers of a layout."""
+    ) -> Described:
+        """Order the rows, seat the cells, validate, score in full, and take the numbers of a layout."""
         problem = self.problem
         loads = loads_of(problem, demand, layout.validate(problem))
         if problem.rules.row_order == "largest_first":
             layout = layout.permuted_rows(np.argsort(-loads.tokens.max(axis=1), kind="stable"))
             loads = loads_of(problem, demand, layout)
+        crossings = None
+        if problem.topology.ranks_per_node is not None:
+            score, (layout, crossings) = score_of(problem, loads), self.seat(demand, layout)
+            loads = loads_of(problem, demand, layout.validate(problem))
+            if score_of(problem, loads) != score:
+                raise AssertionError("seating cells changed the score")
         table = dict(table) | {"routepack": load_metrics(problem, placement, loads)}
-        return layout, score_of(problem, loads), take_snapshot(problem, placement, loads, table, notes)
+        snapshot = take_snapshot(problem, placement, loads, table, notes)
+        return Described(layout, score_of(problem, loads), snapshot, crossings)
+
+    def seat(self, demand: Any, layout: Layout) -> tuple[Layout, Crossings]:
+        """Exchange cells inside rows and shards so that the fewest assignments leave their node."""
+        from routepack_opt.solvers.seating import seat_cells
+
+        seated = seat_cells(self.problem, demand, layout)
+        before, after = (count_crossings(self.problem, demand, one) for one in (layout, seated))
+        topology = self.problem.topology
+        total, per_node = total_assignments(demand), int(topology.ranks_per_node or topology.ep)
+        return seated, Crossings(before, after, total, topology.ep, per_node)
 
     def search(
         self, placement: Placement, demand: Any, rows: int, packing: IntArray, bound: int
@@ -292,7 +319,7 @@ class Planning:
         """Put the plan together."""
         table, notes = (comparison.table, comparison.notes) if comparison is not None else ({}, ())
         layout = Layout.from_items(self.problem, cells, int(certificate.rows or 0))
-        layout, score, snapshot = self.describe(placement, demand, layout, table, notes)
+        layout, score, snapshot, crossings = self.describe(placement, demand, layout, table, notes)
         return Plan(
             layout=layout,
             placement=placement,
@@ -305,6 +332,7 @@ class Planning:
             snapshot=snapshot,
             provenance=self.provenance(),
             trace=tuple(asdict(level) for level in self.trace),
+            crossings=crossings,
         )
 
     def provenance(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def warm_up() -> float:
         counts[:, :, 0], counts[:, :, 1] = tokens, np.arange(12)[:, None] % 7
         problem = Problem(
             Window.from_counts(lengths, counts),
-            Topology(dp=2, ep=2),
+            Topology(dp=2, ep=2, ranks_per_node=1),  # seating loads scipy
             capacity=4 * tokens,
             stages=(AttentionStage("warm", 1.0, 1.0),),
             rules=LayoutRules(min_rows=2),

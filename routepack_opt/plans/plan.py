@@ -12,6 +12,7 @@ import numpy as np
 
 from routepack_opt.arrays import IntArray, digest, whole_number
 from routepack_opt.certificates import RowCertificate
+from routepack_opt.crossings import Crossings, count_crossings
 from routepack_opt.errors import CheckError, InputError
 from routepack_opt.layout import Cells, Layout
 from routepack_opt.placement import Placement
@@ -55,6 +56,8 @@ class Plan:
         Digests, seed, method, budget, versions, seconds and moves; JSON-serializable.
     trace : tuple of mapping
         Levels of the search.
+    crossings : Crossings or None
+        Assignments that leave their node; None unless the topology says `ranks_per_node`.
     """
 
     layout: Layout | None
@@ -70,6 +73,7 @@ class Plan:
     snapshot: Snapshot | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     trace: tuple[Mapping[str, Any], ...] = ()
+    crossings: Crossings | None = None
 
     @property
     def cells(self) -> Cells:
@@ -124,8 +128,8 @@ class Plan:
         Raises
         ------
         CheckError
-            When it was made for another problem, breaks a rule, or states another row count, score or bound
-            than it has.
+            When it was made for another problem, breaks a rule, or states another row count, score, bound or
+            number of crossings than it has.
         """
         made_for = self.provenance.get("problem")
         if made_for != problem.digest:
@@ -133,12 +137,17 @@ class Plan:
         layout = self._layout()
         if self.feasible:
             self._check_rules(layout, problem)
-        found = score_of(problem, loads_of(problem, self.placement.demand(problem.item_counts), layout))
+        demand = self.placement.demand(problem.item_counts)
+        found = score_of(problem, loads_of(problem, demand, layout))
         if found != self.score:
             raise CheckError(f"plan: states {self.score}, has {found}")
         for bound in (self.bound, self.bound_any):
             if bound is not None and found.primary < bound:
                 raise CheckError(f"plan: primary {found.primary} below its bound {bound}")
+        if self.crossings is not None:
+            counted = count_crossings(problem, demand, layout)
+            if counted != self.crossings.after:
+                raise CheckError(f"plan: states {self.crossings.after} crossings, has {counted}")
         return self
 
     def _check_rules(self, layout: Layout, problem: Problem) -> None:

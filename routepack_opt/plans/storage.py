@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from routepack_opt import files
 from routepack_opt.arrays import frozen
 from routepack_opt.certificates import RowCertificate
+from routepack_opt.crossings import Crossings
 from routepack_opt.errors import FormatError
 from routepack_opt.layout import Layout
 from routepack_opt.placement import Placement
@@ -47,6 +49,8 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
         "trace": [dict(level) for level in plan.trace],
         "hash": plan.hash,
     }
+    if plan.crossings is not None:
+        meta["crossings"] = {name: str(value) for name, value in asdict(plan.crossings).items()}
     arrays: dict[str, npt.NDArray[Any]] = {"slot_of_expert": plan.placement.slot_of_expert}
     if plan.layout is not None:
         arrays["cell_of_sample"] = plan.layout.cell_of_sample
@@ -95,6 +99,7 @@ def _decode(meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Plan:
         snapshot=_snapshot(meta["snapshot"], arrays) if "snapshot" in meta else None,
         provenance=meta["provenance"],
         trace=tuple(meta["trace"]),
+        crossings=_crossings(meta.get("crossings")),
     )
 
 
@@ -108,6 +113,10 @@ def _snapshot(meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Snap
         table=meta["table"],
         notes=tuple(meta["notes"]),
     )
+
+
+def _crossings(meta: dict[str, str] | None) -> Crossings | None:
+    return None if meta is None else Crossings(**{name: int(value) for name, value in meta.items()})
 
 
 def _text(value: int | None) -> str | None:

@@ -180,6 +180,8 @@ class Problem:
         texts += [f"{s.name}:{s.alpha!r}:{s.beta!r}" for s in self.stages]
         texts += [repr(self.rules.pad_routing), self.rules.row_order]
         texts.append(str(self.window.model.top_k if self.window.model else None))  # the routing of pads
+        if self.topology.ranks_per_node is not None:
+            texts.append(f"nodes of {self.topology.ranks_per_node}")
         return digest(["problem", *texts, self.aligned, self.items.of_sample])
 
     @cached_property

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from routepack_opt.crossings import Crossings
 from routepack_opt.plans import Plan
 from routepack_opt.plotting.style import held, unit_of
 
@@ -54,7 +55,7 @@ def facts_of(plan: Plan) -> list[Fact]:
     shot, rows = held(plan), plan.rows
     known = _ROWS.get(rows.status, rows.status).format(bound=rows.lower_bound)
     slots = shot.cell_tokens.shape[1]
-    return [
+    facts = [
         Fact("Execution rows", f"{rows.rows}", f"of {slots} slots; {known}"),
         Fact("Gap", percent(plan.gap), "of the first score component above a proven bound, this placement"),
         Fact("Gap, any placement", percent(plan.gap_any), "above a bound that no placement can beat"),
@@ -62,6 +63,17 @@ def facts_of(plan: Plan) -> list[Fact]:
         Fact("Experts moved", _moves(plan), "to another rank, over all layers"),
         Fact("Rung", plan.rung, plan.reason or "the whole search was made"),
     ]
+    if plan.crossings is not None:
+        facts.append(Fact("Crossings", percent(plan.crossings.share), crossings_text(plan.crossings)))
+    return facts
+
+
+def crossings_text(found: Crossings) -> str:
+    """Say how many assignments leave their node, and how many fewer than before seating."""
+    part = (
+        f"of {found.total / found.ranks:,.0f} assignments {found.after / found.ranks:,.0f} leave their node"
+    )
+    return f"{part} ({found.ranks_per_node} ranks), {percent(found.saved)} fewer than before seating cells"
 
 
 def _moves(plan: Plan) -> str:

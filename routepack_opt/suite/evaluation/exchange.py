@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from routepack_opt.arrays import IntArray
+from routepack_opt.crossings import held
 from routepack_opt.layout import Layout
 from routepack_opt.problem import Problem
 
@@ -59,8 +60,7 @@ def traffic_of(problem: Problem, demand: npt.NDArray[np.integer], layout: Layout
 
     Notes
     -----
-    The slots of a shard stand on its P ranks side by side in equal shares, and a slot's tokens are spread
-    evenly over its ranks.
+    Which tokens a rank holds: :func:`routepack_opt.crossings.held`.
     """
     cells = _cell_demand(problem, demand, layout)
     ranks = demand.shape[2]
@@ -77,9 +77,7 @@ def traffic_of(problem: Problem, demand: npt.NDArray[np.integer], layout: Layout
 
 def shares(slots: int, ranks: int) -> Floats:
     """Return which share of a slot's tokens each rank holds, float64 (slots, ranks); rows sum to 1."""
-    low = np.maximum(np.arange(slots)[:, None] / slots, np.arange(ranks) / ranks)
-    high = np.minimum((np.arange(slots)[:, None] + 1) / slots, (np.arange(ranks) + 1) / ranks)
-    return np.asarray(np.maximum(high - low, 0.0) * slots, np.float64)
+    return np.asarray(held(slots, ranks) / ranks, np.float64)
 
 
 def _cell_demand(problem: Problem, demand: npt.NDArray[np.integer], layout: Layout) -> IntArray:
