@@ -1,10 +1,11 @@
 """Assignments that leave their node, as the search left the cells and as they are seated.
 
-Run ``python benchmarks/crossings.py`` from the repository root. Writes ``benchmarks/results/crossings.jsonl`` and
-the table of ``docs/objective.md``.
+Run ``python benchmarks/crossings.py`` from the repository root. Writes ``benchmarks/results/crossings.jsonl``
+and the table of ``docs/objective.md``.
 """
 
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -42,14 +43,9 @@ def main():
     warm_up()
     rows = [measure(*case) for case in cases()]
     RESULT.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    table = [line(row) for row in rows]
-    head, rest = PAGE.read_text().split("<!-- table crossings -->\n")
-    old, tail = rest.split("<!-- end -->\n", 1)
-    PAGE.write_text(
-        "\n".join([head + "<!-- table crossings -->", *old.splitlines()[:2], *table, "<!-- end -->"])
-        + "\n"
-        + tail
-    )
+    pattern = r"(<!-- table crossings -->\n.*?\n.*?\n).*?(<!-- end -->)"
+    text = "".join(line(row) + "\n" for row in rows)
+    PAGE.write_text(re.sub(pattern, lambda m: m[1] + text + m[2], PAGE.read_text(), flags=re.DOTALL))
 
 
 def measure(name, window, capacity, topology):

@@ -100,15 +100,15 @@ def staying(problem: Problem, demand: npt.NDArray[np.integer], layout: Layout) -
         found = f"{total} ({ranks} ranks)"
         raise InputError("ranks times assignments below 2^53", found, "topology.ranks_per_node")
     starts = np.arange(0, ranks, problem.topology.ranks_per_node or ranks)
-    by_node = np.zeros((layout.rows * layout.dp, starts.size), np.int64)
+    routed = np.zeros((layout.rows * layout.dp, starts.size), np.int64)  # by cell and node of the experts
     of_item = np.add.reduceat(demand.sum(axis=1, dtype=np.int64), starts, axis=1)
-    np.add.at(by_node, layout.cell_of_item(problem), of_item)
-    by_node = by_node.reshape(layout.rows, layout.dp, starts.size)
-    found = []
+    np.add.at(routed, layout.cell_of_item(problem), of_item)
+    by_node = routed.reshape(layout.rows, layout.dp, starts.size)
+    gains = []
     for slots in problem.topology.shards:
         at_node = np.add.reduceat(held(len(slots), ranks), starts, axis=1)
-        found.append(by_node[:, list(slots)] @ at_node.T)
-    return found
+        gains.append(np.asarray(by_node[:, list(slots)] @ at_node.T, np.int64))
+    return gains
 
 
 def count_crossings(problem: Problem, demand: npt.NDArray[np.integer], layout: Layout) -> int:
@@ -119,4 +119,4 @@ def count_crossings(problem: Problem, demand: npt.NDArray[np.integer], layout: L
 
 def total_assignments(demand: npt.NDArray[np.integer]) -> int:
     """Return P times the assignments of a window: all of them, in P-ths."""
-    return demand.shape[2] * int(demand.sum(dtype=np.int64))
+    return int(demand.shape[2]) * int(demand.sum(dtype=np.int64))

@@ -108,6 +108,16 @@ def test_plan_json_keeps_its_contract(call, folder):
     assert found["metrics"]["routepack"]["joint"] <= found["metrics"]["reorder"]["joint"]
 
 
+def test_crossings_are_told_when_nodes_are_given(call, folder):
+    assert "crossings" not in one_object(call("plan", "window.npz", *PLAN, "--json")[1])
+    options = [*PLAN, "--ranks-per-node", "1", "-o", "plan.npz"]
+    code, out, _ = call("plan", "window.npz", *options, "--json")
+    found, plan = one_object(out)["crossings"], rp.Plan.load(folder / "plan.npz").crossings
+    assert (code, found["before"], found["after"]) == (0, str(plan.before), str(plan.after))
+    assert found["share"] == plan.share
+    assert "assignments leave their node (nodes of 1 ranks)" in call("show", "plan.npz")[1]
+
+
 def test_show_gives_the_saved_plan_in_the_same_form(call):
     _, first, _ = call("plan", "window.npz", *PLAN, *STAGES, "--json", "-o", "plan.npz")
     code, again, _ = call("show", "plan.npz", "--json")

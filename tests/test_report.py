@@ -16,6 +16,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 import routepack_opt as rp
+from routepack_opt.crossings import Crossings
 from routepack_opt.errors import InputError
 from routepack_opt.plotting import PARTS, draw_parts, plot_plan, save_plot
 from routepack_opt.report import plan_page, results_page, write_page
@@ -38,6 +39,13 @@ def plan():
 @pytest.fixture(scope="module")
 def page(plan):
     return plan_page(plan, "A <plan> & more")
+
+
+def test_the_page_shows_crossings_when_there_are_any(plan, page):
+    assert "Crossings" not in page
+    found = plan_page(replace(plan, crossings=Crossings(900, 800, 3200, 4, 2)))
+    assert "200 of 800 assignments leave their node (nodes of 2 ranks); seating saved 11.11 %" in found
+    assert "25.00 %" in found
 
 
 def drawing(plan, name):

@@ -70,10 +70,9 @@ def facts_of(plan: Plan) -> list[Fact]:
 
 def crossings_text(found: Crossings) -> str:
     """Say how many assignments leave their node, and how many fewer than before seating."""
-    part = (
-        f"of {found.total / found.ranks:,.0f} assignments {found.after / found.ranks:,.0f} leave their node"
-    )
-    return f"{part} ({found.ranks_per_node} ranks), {percent(found.saved)} fewer than before seating cells"
+    away, routed = (f"{value / found.ranks:,.0f}" for value in (found.after, found.total))
+    nodes = f"nodes of {found.ranks_per_node} ranks"
+    return f"{away} of {routed} assignments leave their node ({nodes}); seating saved {percent(found.saved)}"
 
 
 def _moves(plan: Plan) -> str:

@@ -33,16 +33,16 @@ def seat_cells(problem: Problem, demand: npt.NDArray[np.integer], layout: Layout
     exchange their cells of all rows together, which keeps the number of samples of every slot: one assignment
     per shard.
     """
-    seats = np.tile(np.arange(layout.dp), (layout.rows, 1))
+    seat = np.tile(np.arange(layout.dp), (layout.rows, 1))
     for slots, gains in zip(problem.topology.shards, staying(problem, demand, layout), strict=True):
         places = np.asarray(slots)
         if problem.rules.equal_samples_per_slot:
-            seats[:, places] = places[_best_seats(gains.sum(axis=0))]
+            seat[:, places] = places[_best_seats(gains.sum(axis=0))]
         else:
-            for row, gain in enumerate(gains):
-                seats[row, places] = places[_best_seats(gain)]
+            for r, gain in enumerate(gains):
+                seat[r, places] = places[_best_seats(gain)]
     row, slot = np.divmod(layout.cell_of_sample, layout.dp)
-    return Layout(row * layout.dp + seats[row, slot], layout.rows, layout.dp)
+    return Layout(row * layout.dp + seat[row, slot], layout.rows, layout.dp)
 
 
 def _best_seats(gain: IntArray) -> IntArray:
