@@ -114,7 +114,9 @@ def test_equal_counts_keep_whole_columns_together():
 
 
 def test_cells_stay_when_moving_gains_nothing():
-    window = rp.Window.from_counts([4] * 4, np.full((4, 2, 4), 2))
+    window = rp.Window.from_counts(
+        [4] * 4, np.tile([0, 0, 4, 4], (4, 2, 1))
+    )  # all experts on the second node
     problem = rp.Problem(window, rp.Topology(4, 4, 1, 2), 4)
     layout = Layout([2, 0, 3, 1], 1, 4)
     demand = rp.Placement.identity(2, 4, 4).demand(problem.item_counts)
