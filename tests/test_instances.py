@@ -10,7 +10,8 @@ from oracles_exact import RULES, best_score, random_placement, random_problem
 
 from routepack_opt.errors import CheckError, FormatError, InputError
 from routepack_opt.layout import Layout
-from routepack_opt.solvers.oracle import solve_by_subsets
+from routepack_opt.solvers.exact import solve_exact
+from routepack_opt.solvers.oracle import refusal, solve_by_subsets
 from routepack_opt.suite.instances import Instance, Suite
 from routepack_opt.suite.recipes import RULES as RECIPE_RULES
 from routepack_opt.suite.recipes import make, medium_recipes, small_recipes
@@ -109,7 +110,45 @@ def test_the_shipped_suites_hold(name):
     assert suite.verify() == []
     if name == "exact-small":
         assert all(record.proven == 3 for record in suite.records.values())
-        assert all(len(record.proofs) >= 2 for record in suite.records.values())
+        assert all(len(record.proved_by) >= 2 for record in suite.records.values())
+
+
+def proven_by(backend):
+    """Instances of exact-small that a backend proved, fastest first."""
+    records = Suite(INSTANCES / "exact-small").records
+    entries = {n: r.proved_by[backend] for n, r in records.items() if backend in r.proved_by}
+    return sorted(
+        (n for n, e in entries.items() if e["components"] == 3), key=lambda n: entries[n]["seconds"]
+    )
+
+
+def test_who_proved_what_is_written_down():
+    suite = Suite(INSTANCES / "exact-small")
+    counts = {backend: len(proven_by(backend)) for backend in ("cpsat", "highs", "oracle")}
+    assert counts == {"cpsat": 165, "highs": 158, "oracle": 122}
+    for asked, record in suite:
+        assert ("oracle" in record.proved_by) == (refusal(asked.problem) is None)
+        for entry in record.proved_by.values():
+            assert set(entry) == {"by", "components", "seconds", "runs", "date"}
+
+
+@pytest.mark.parametrize("backend", ["cpsat", "highs"])
+def test_a_backend_proves_again_what_the_manifest_says(backend):
+    suite = Suite(INSTANCES / "exact-small")
+    for name in proven_by(backend)[:60:8]:
+        asked = suite.load(name)
+        again = solve_exact(asked.problem, placement=asked.placement, rows=asked.rows, backend=backend)
+        assert again.termination == "optimal"
+        assert list(again.score.components) == suite.records[name].best
+
+
+def test_the_oracle_proves_again_what_the_manifest_says():
+    suite = Suite(INSTANCES / "exact-small")
+    for name in proven_by("oracle"):
+        asked = suite.load(name)
+        if asked.problem.items.size <= 14:
+            again = solve_by_subsets(asked.problem, asked.placement, asked.rows)
+            assert list(again.score.components) == suite.records[name].best
 
 
 def test_the_smallest_shipped_optima_are_those_of_enumeration():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -146,8 +146,9 @@ class Record:
         Lower bound on every component of the optimum, scaled.
     layout : list of int or None
         ``cell_of_sample`` of a layout that has the best known score.
-    proofs : list of dict
-        Who proved how many components: ``by`` (solver and version), ``components``, ``seconds``, ``date``.
+    proved_by : dict
+        Per backend ("cpsat", "highs", "pyomo", "oracle", "patterns") what it proved: ``by`` (package and
+        version), ``components`` (how many leading ones), ``seconds``, ``runs`` and ``date``.
     """
 
     digest: str
@@ -156,7 +157,7 @@ class Record:
     best: list[int] | None = None
     bound: list[int] | None = None
     layout: list[int] | None = None
-    proofs: list[dict[str, Any]] = field(default_factory=list)
+    proved_by: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def proven(self) -> int:
@@ -221,10 +222,33 @@ class Suite:
         score, record = instance.score(layout), self.records[instance.name]
         if record.best is not None and list(score.components) >= record.best:
             return False
-        if record.bound is not None and score.primary < record.bound[0]:
-            raise CheckError(f"{instance.name}: a layout below the recorded bound of the first component")
+        if record.bound is not None and list(score.components) < record.bound:
+            raise CheckError(f"{instance.name}: a layout with {score.components}, below the recorded bound")
         record.best, record.layout = list(score.components), layout.cell_of_sample.tolist()
         return True
+
+    def raise_bound(self, name: str, bound: Sequence[int | None]) -> bool:
+        """Take exact lower bounds on the optimum's components where they are higher; return whether any was.
+
+        Raises
+        ------
+        CheckError
+            When a bound would lie above the best known score.
+        """
+        record = self.records[name]
+        known = record.bound or [0, 0, 0]
+        raised = [max(low, new or 0) for low, new in zip(known, bound, strict=True)]
+        if record.best is not None and raised > record.best:
+            raise CheckError(f"{name}: a bound of {raised} above the best known score {record.best}")
+        record.bound = raised
+        return raised != known
+
+    def layout(self, name: str) -> Layout | None:
+        """Return the layout of the best known score, or None when there is none."""
+        record = self.records[name]
+        if record.layout is None:
+            return None
+        return Layout(record.layout, record.shape["R"], record.shape["D"])  # type: ignore[arg-type]
 
     def save(self) -> None:
         """Write the manifest, sorted by name, one instance per line."""

@@ -110,6 +110,12 @@ class LayoutModel:
         for m, k in enumerate(cells.tolist()):
             values[names[f"class[{k // self.problem.topology.dp},{int(classes[m])}]"]] = 1
 
+    def at_least(self, component: str, value: int) -> None:
+        """Raise the lower end of a component to a proven scaled bound; every solver sees it as a range."""
+        index = self.objective[component]
+        low, high = self.linear.bounds[index]
+        self.linear.bounds[index] = (max(low, -(-value // self.unit)), high)
+
     def layout(self, values: Sequence[float] | Mapping[int, float]) -> Layout:
         """Return the layout that a solution means; only the cell variables are read, rounded."""
         cells = [max(range(len(row)), key=lambda k: (values[row[k]], -k)) for row in self.in_cell]

@@ -57,6 +57,7 @@ def solve_highs(linear: LinearModel, job: dict[str, Any], head: dict[str, Any], 
     solver.cbMipImprovingSolution.subscribe(
         lambda event: say({"values": np.asarray(event.data_out.mip_solution).tolist()})
     )
+    solver.cbMipInterrupt.subscribe(_BoundReports(say))
     solver.run()
     status = {
         highspy.HighsModelStatus.kOptimal: "optimal",
@@ -69,6 +70,19 @@ def solve_highs(linear: LinearModel, job: dict[str, Any], head: dict[str, Any], 
     if status == "unknown" and feasible:
         status = "feasible"
     return _answer(status, values, info.mip_dual_bound, solver.modelStatusToString(solver.getModelStatus()))
+
+
+class _BoundReports:
+    """Says every rise of the bound; HiGHS asks many times a second whether to stop."""
+
+    def __init__(self, say: Say) -> None:
+        self.say, self.known = say, -np.inf
+
+    def __call__(self, event: Any) -> None:
+        bound = float(event.data_out.mip_dual_bound)
+        if self.known + 0.5 < bound < np.inf:  # components are whole: less is no news
+            self.known = bound
+            self.say({"bound": bound})
 
 
 def _highs_lp(highspy: Any, arrays: Any) -> Any:

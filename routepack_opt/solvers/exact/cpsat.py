@@ -1,7 +1,7 @@
 """CP-SAT as a backend.
 
 Guarantees: values and bounds are read as integers (the objective that the solver prints is a double and loses
-bits above 2^53).
+bits above 2^53); Ctrl-C stops the search and keeps its layout and bound.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from routepack_opt.models.cpsat import build_cpsat
 from routepack_opt.models.layout import LayoutModel
 from routepack_opt.solvers.exact.result import Outcome, Report
+from routepack_opt.solvers.interruptible import search
 
 _MANY_LOADS = 64  # layers x ranks from which a stronger linear relaxation pays
 
@@ -45,7 +46,7 @@ class CpSatBackend:
         objective = model.objective[component] if component else None
         built = build_cpsat(model.linear, objective, locks, hint)
         solver = self._solver(model, seconds)
-        status = solver.solve(built.model, _callback(built.variables, objective, report))
+        status, stopped = search(solver, built.model, _callback(built.variables, objective, report))
         found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
         values = [int(solver.value(v)) for v in built.variables] if found else None
         names = {
@@ -58,7 +59,8 @@ class CpSatBackend:
         if objective is not None and status in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.UNKNOWN):
             bound = int(solver.response_proto.inner_objective_lower_bound)
             report("bound", bound)
-        return Outcome(names.get(status, "error"), values, bound, solver.status_name(status))  # type: ignore[arg-type]
+        name = "interrupted" if stopped else names.get(status, "error")
+        return Outcome(name, values, bound, solver.status_name(status))  # type: ignore[arg-type]
 
     def _solver(self, model: LayoutModel, seconds: float | None) -> Any:
         from ortools.sat.python import cp_model

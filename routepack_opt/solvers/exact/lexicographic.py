@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from routepack_opt.bounds.score import placement_bound
 from routepack_opt.errors import InfeasibleError, InputError
 from routepack_opt.layout import Layout
 from routepack_opt.models.layout import COMPONENTS, LayoutModel, build_layout_model
@@ -30,7 +29,7 @@ _BACKENDS: dict[str, Callable[[int, int], Backend]] = {
 _EXPLAIN_SECONDS = 10.0
 _ROWS_SECONDS = 60.0  # to find the least number of rows, when it is not given
 
-Termination = Literal["optimal", "infeasible", "time_limit", "error"]
+Termination = Literal["optimal", "infeasible", "time_limit", "interrupted", "error"]
 
 
 def solve_exact(
@@ -40,6 +39,7 @@ def solve_exact(
     rows: int | None = None,
     backend: str = "cpsat",
     hint: Layout | None = None,
+    bound: Sequence[int | None] | None = None,
     seed: int = 0,
     workers: int = 1,
     time_limit: float | None = None,
@@ -61,6 +61,9 @@ def solve_exact(
         CP-SAT, HiGHS directly, or HiGHS through Pyomo.
     hint : Layout, optional
         A valid layout to start from; the result is never worse.
+    bound : sequence of int or None, optional
+        Lower bounds on the components of the lexicographic optimum that are proven already, scaled; the solve
+        starts from them, and does not solve a component again that they settle.
     seed, workers : int
         Seed and threads of the solver.
     time_limit : float, optional
@@ -77,7 +80,8 @@ def solve_exact(
     Raises
     ------
     InputError
-        On an unknown backend, a hint that is no layout of `rows` rows, or numbers that no int64 model holds.
+        On an unknown backend, a hint that is no layout of `rows` rows, a bound that the hint contradicts, or
+        numbers that no int64 model holds.
     """
     if backend not in _BACKENDS:
         raise InputError(" or ".join(map(repr, _BACKENDS)), repr(backend), "backend")
@@ -99,6 +103,7 @@ def solve_exact(
         return solve.refuse((error.rule,))
     if hint is not None:
         solve.offer(hint.validate(problem), rows)
+    solve.start_from(model, bound or ())
     solver = _BACKENDS[backend](seed, workers)
     try:
         solve.run(model, solver)
@@ -167,10 +172,19 @@ class _Solve:
         if self.score is None or score < self.score:
             self.best, self.score = layout, score
 
+    def start_from(self, model: LayoutModel, known: Sequence[int | None]) -> None:
+        """Take the counting bounds, and what is proven already where that is more."""
+        self.bound = list(model.bound.components)
+        for k, (component, value) in enumerate(zip(COMPONENTS, known, strict=False)):
+            if value is not None:
+                model.at_least(component, value)
+                self.bound[k] = max(self.bound[k] or 0, value)
+        found = self.score.components if self.score is not None else None
+        if found is not None and list(found) < [low or 0 for low in known]:
+            raise InputError("bounds that no layout goes below", f"a hint with {found}", "bound")
+
     def run(self, model: LayoutModel, solver: Backend) -> None:
         """Solve the components in turn until one is not proven."""
-        counted = placement_bound(self.problem, model.rows, self.demand).components
-        self.bound = list(counted)
         locks: list[tuple[int, int]] = []
         for k, component in enumerate(COMPONENTS):
             if not self._component(model, solver, k, locks):
@@ -199,6 +213,8 @@ class _Solve:
             self._raise_bound(k, _whole(outcome.bound), model.unit)
         if outcome.status == "infeasible" and not locks and self.score is None:
             self.refuse(explain(model, _EXPLAIN_SECONDS))
+        elif outcome.status == "interrupted":
+            self.termination = "interrupted"
         elif outcome.status in ("error", "infeasible"):
             self.termination = "error"
             self.message = f"{component}: {outcome.status} {outcome.message}".strip()

@@ -21,6 +21,7 @@ from routepack_opt.models.placement import build_makespan_model
 from routepack_opt.placement import Placement
 from routepack_opt.problem import Problem
 from routepack_opt.scoring import Score, loads_of, score_of
+from routepack_opt.solvers.interruptible import search
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,9 @@ def _cpsat(
     solver.parameters.num_workers, solver.parameters.random_seed = 1, seed
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
-    status = solver.solve(built.model)
+    status, interrupted = search(solver, built.model)
+    if interrupted:
+        raise KeyboardInterrupt
     if status == cp_model.INFEASIBLE:
         return None, None
     bound = int(solver.response_proto.inner_objective_lower_bound)

@@ -1,7 +1,7 @@
 """HiGHS and Pyomo as backends, each in a process of its own that is ended when it overruns.
 
-Guarantees: a solve returns within its time limit plus a short grace, with the best solution that the process
-has reported by then; the process is gone after :meth:`ProcessBackend.close`.
+Guarantees: a solve returns within its time limit plus a short grace, or on Ctrl-C, with the best solution and
+bound that the process has reported by then; the process is gone after :meth:`ProcessBackend.close`.
 """
 
 from __future__ import annotations
@@ -54,18 +54,24 @@ class ProcessBackend:
         deadline = None if seconds is None else time.monotonic() + seconds
         self._send({**job, "seconds": seconds})
         best: list[float] | None = None
-        while True:
-            message = self._next(deadline)
-            if message is None:
-                self.close()
-                status: Literal["feasible", "unknown"] = "feasible" if best is not None else "unknown"
-                return Outcome(status, best, None, "stopped from outside")
-            if "values" in message:
+        bound: float | None = None
+        status: Literal["feasible", "unknown", "interrupted"]
+        try:
+            while (message := self._next(deadline)) is not None:
+                if "done" in message:
+                    return self._outcome(message["done"], best, report, objective is not None)
+                if "bound" in message:
+                    bound = message["bound"]
+                    report("bound", message["bound"])
+                    continue
                 best = message["values"]
                 if objective is not None:
                     report("incumbent", round(message["values"][objective]))
-                continue
-            return self._outcome(message["done"], best, report, objective is not None)
+            status = "feasible" if best is not None else "unknown"
+        except KeyboardInterrupt:
+            status = "interrupted"
+        self.close()
+        return Outcome(status, best, bound, "stopped from outside")
 
     def _outcome(
         self, done: dict[str, Any], best: list[float] | None, report: Report, bounded: bool
@@ -83,7 +89,12 @@ class ProcessBackend:
         command = [sys.executable, "-m", "routepack_opt.solvers.exact.child"]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for this process, which ends the other
         )
         threading.Thread(target=_read, args=(self._process, self._lines), daemon=True).start()
         head = {"engine": self.name, "seed": self.seed, "workers": self.workers}

@@ -30,8 +30,8 @@ class ExactResult:
 
     Parameters
     ----------
-    termination : {"optimal", "infeasible", "time_limit", "error"}
-        Why the solve stopped.
+    termination : {"optimal", "infeasible", "time_limit", "interrupted", "error"}
+        Why the solve stopped; "interrupted" after Ctrl-C, which keeps what is found and proven.
     solution_status : {"optimal", "feasible", "none"}
         What `layout` is.
     score : Score or None
@@ -55,7 +55,7 @@ class ExactResult:
         What went wrong, when `termination` is "error".
     """
 
-    termination: Literal["optimal", "infeasible", "time_limit", "error"]
+    termination: Literal["optimal", "infeasible", "time_limit", "interrupted", "error"]
     solution_status: Literal["optimal", "feasible", "none"]
     score: Score | None
     bound: tuple[Bound, Bound, Bound]
@@ -85,8 +85,8 @@ class Outcome:
 
     Parameters
     ----------
-    status : {"optimal", "feasible", "infeasible", "unknown", "error"}
-        As the solver claims.
+    status : {"optimal", "feasible", "infeasible", "unknown", "interrupted", "error"}
+        As the solver claims, or that Ctrl-C stopped it.
     values : sequence of float or None
         Every variable of the best solution.
     bound : int, float or None
@@ -95,7 +95,7 @@ class Outcome:
         The solver's words, for errors.
     """
 
-    status: Literal["optimal", "feasible", "infeasible", "unknown", "error"]
+    status: Literal["optimal", "feasible", "infeasible", "unknown", "interrupted", "error"]
     values: Sequence[float] | None
     bound: Bound
     message: str = ""

@@ -12,6 +12,7 @@ import numpy as np
 
 from routepack_opt.certificates import RowBound
 from routepack_opt.models.rows.cpsat import fixed_row_model
+from routepack_opt.solvers.interruptible import search
 from routepack_opt.solvers.rows.instance import IntArray
 from routepack_opt.solvers.rows.state import RowState
 
@@ -47,7 +48,9 @@ def solve_fixed_rows(state: RowState, rows: int) -> tuple[str, IntArray | None, 
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = max(0.01, state.remaining)
     solver.parameters.num_workers = 1
-    status = solver.solve(built.model)
+    status, interrupted = search(solver, built.model)
+    if interrupted:
+        raise KeyboardInterrupt
     if status == cp_model.INFEASIBLE:
         return "infeasible", None, solver.response_stats()
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

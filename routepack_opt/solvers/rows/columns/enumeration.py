@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from routepack_opt.solvers.interruptible import search
 from routepack_opt.solvers.rows.columns.generate import Columns, whole_duals
 from routepack_opt.solvers.rows.columns.master import IntArray, Sizes
 
@@ -112,7 +113,9 @@ def solve_cover(
     solver.parameters.max_time_in_seconds = max(0.01, seconds)
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
-    status = solver.solve(model)
+    status, interrupted = search(solver, model)
+    if interrupted:
+        raise KeyboardInterrupt
     if status == cp_model.INFEASIBLE:
         return "infeasible", None
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
