@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from routepack_opt.cli import convert, evaluating, exact, placing, planning, reading, rows, showing
+from routepack_opt.cli.options import INTERRUPTED
 from routepack_opt.errors import CheckError, InfeasibleError, NoLayoutError, RoutePackError
 
 # Newer releases of typer carry a click of their own, so its exceptions are reached through typer's names.
@@ -50,7 +51,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except _UsageError as error:
         return _complain_of_usage(error)
     except (typer.Abort, KeyboardInterrupt):
-        return _complain("interrupted", 130)
+        return _complain("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output went away: nothing is wrong
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

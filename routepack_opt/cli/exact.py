@@ -37,6 +37,8 @@ def solve(
 ) -> None:
     """Find the lexicographically best layout of an instance and prove it.
 
+    Ctrl-C ends the solve and shows what it has found and proven by then.
+
     Example: routepack solve instances/exact-small/NAME.npz --backend highs --time-limit 60
     """
     from routepack_opt.solvers.exact import solve_exact
@@ -57,8 +59,10 @@ def solve(
             err.print(f"{entry.seconds:8.2f} s  {entry.component:<9} {entry.kind:<9} {entry.value}")
     if json:
         print_json(_record(asked, result))
-    elif result.score is not None:
+    elif result.score is not None or result.termination == "interrupted":
         _show(asked, result)
+    if result.termination == "interrupted":
+        raise typer.Exit(o.INTERRUPTED)
     if result.termination == "infeasible":
         rules = ", ".join(result.infeasible) or "all rules together"
         raise InfeasibleError(rules, f"{asked.rows} rows have no layout")
@@ -93,13 +97,11 @@ def _record(asked: Instance, result: ExactResult) -> dict[str, Any]:
 
 
 def _show(asked: Instance, result: ExactResult) -> None:
-    assert result.score is not None
-    rows = []
-    pairs = zip(COMPONENTS, result.score.components, result.bound, result.proven, strict=True)
-    unit = result.score.denominator
-    for name, value, low, proven in pairs:
-        bound = None if low is None else low / unit
-        rows.append([name, number(value / unit, 6), number(bound, 6), "yes" if proven else "-"])
+    rows, unit = [], asked.problem.denominator
+    values = result.score.components if result.score is not None else (None, None, None)
+    for name, value, low, proven in zip(COMPONENTS, values, result.bound, result.proven, strict=True):
+        score, bound = (None if v is None else v / unit for v in (value, low))
+        rows.append([name, number(score, 6), number(bound, 6), "yes" if proven else "-"])
     print_table(f"{asked.name} ({result.backend}: {result.termination})", _HEAD, rows)
 
 

@@ -14,6 +14,9 @@ from routepack_opt.errors import FormatError, InputError
 from routepack_opt.problem import AttentionStage, LayoutRules, Problem, Topology
 from routepack_opt.window import Window
 
+#: Exit code after Ctrl-C, as shells have it.
+INTERRUPTED = 130
+
 WindowFile = Annotated[
     Path, typer.Argument(help="Window file, as `routepack import` writes it.", metavar="WINDOW")
 ]

@@ -46,6 +46,8 @@ def certify(
 ) -> None:
     """Find the smallest number of rows and prove it, or check a certificate.
 
+    Ctrl-C ends the search; the certificate holds the best bound and packing by then.
+
     Example: routepack certify window.npz --dp 8 --capacity 2048 -o cert.json
     """
     rules = o.rules_of(locals())
@@ -66,6 +68,8 @@ def certify(
     if output is not None:
         certificate.save(output)
     _print(certificate, json)
+    if certificate.stop == "interrupted":
+        raise typer.Exit(o.INTERRUPTED)
     if certificate.status not in _SOLVED:
         raise typer.Exit(3)
 
