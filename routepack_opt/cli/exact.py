@@ -109,7 +109,7 @@ _HEAD = ("component", "score", "bound", "proven")
 
 
 def gap(
-    suite: Annotated[Path, typer.Argument(help="Folder of a suite.", metavar="SUITE")],
+    suite: Annotated[Path, typer.Argument(help="A suite's folder, or name in instances.", metavar="SUITE")],
     method: Annotated[str, typer.Option(help="annealing, paper or seed.")] = "annealing",
     seeds: Annotated[int, typer.Option(help="Runs per instance, with seeds 0, 1, ...", min=1)] = 10,
     proposals: Annotated[int | None, typer.Option("--proposals", help="Budget of every run.")] = None,
@@ -123,19 +123,18 @@ def gap(
 ) -> None:
     """Measure how far the planner stays from the best known scores of a suite.
 
-    Example: routepack gap instances/exact-small --seeds 10 -o gap.jsonl
+    Example: routepack gap exact-small --seeds 10 -o gap.jsonl
     """
     from routepack_opt.planner import Budget, warm_up
 
-    if not (suite / MANIFEST).exists():
-        raise FormatError("a suite", f"no {MANIFEST}", str(suite))
+    folder = _folder(suite)
     options: dict[str, Any] = {"deadline": deadline}
     if proposals is not None:
         options["budget"] = Budget(proposals=proposals)
     chosen = o.one_of(method, ("annealing", "paper", "seed"), "--method")
     warm_up()
     rows = run_gap(
-        Suite(suite),
+        Suite(folder),
         planner_method(chosen, **options),
         range(seeds),
         name=f"{chosen}, {_budget(proposals, deadline)}",
@@ -154,6 +153,14 @@ def gap(
     share = percent(facts["reached_share"], 1)
     out.print(f"{facts['reached']} of {facts['runs']} runs at the best known score ({share})")
     out.print(f"mean gap {percent(facts['mean_gap'], 4)}, largest {percent(facts['largest_gap'], 4)}")
+
+
+def _folder(suite: Path) -> Path:
+    """Find a suite by its folder, or by its name below ``instances``."""
+    for folder in (suite, Path("instances") / suite):
+        if (folder / MANIFEST).exists():
+            return folder
+    raise FormatError("a suite", f"no {MANIFEST}", str(suite))
 
 
 def _budget(proposals: int | None, deadline: float | None) -> str:

@@ -144,6 +144,8 @@ class Record:
         Best known score, scaled: primary, total, row_peak.
     bound : list of int or None
         Lower bound on every component of the optimum, scaled.
+    bound_any : list of int or None
+        Lower bound on every component over all placements; recorded at production size.
     layout : list of int or None
         ``cell_of_sample`` of a layout that has the best known score.
     proved_by : dict
@@ -156,6 +158,7 @@ class Record:
     provenance: dict[str, Any]
     best: list[int] | None = None
     bound: list[int] | None = None
+    bound_any: list[int] | None = None
     layout: list[int] | None = None
     proved_by: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -167,6 +170,20 @@ class Record:
         equal = [low >= value for low, value in zip(self.bound, self.best, strict=True)]
         return next((k for k, same in enumerate(equal) if not same), 3)
 
+    @property
+    def gap(self) -> float | None:
+        """First component of the best known score relative to its bound, or None without either."""
+        return _gap(self.best, self.bound)
+
+    @property
+    def gap_any(self) -> float | None:
+        """The same to the bound over all placements."""
+        return _gap(self.best, self.bound_any)
+
+
+def _gap(best: list[int] | None, bound: list[int] | None) -> float | None:
+    return (best[0] - bound[0]) / bound[0] if best and bound and bound[0] else None
+
 
 class Suite:
     """A folder of instances with their manifest.
@@ -174,7 +191,8 @@ class Suite:
     Parameters
     ----------
     folder : path-like
-        Holds ``manifest.json`` and ``NAME.npz`` for every record.
+        Holds ``manifest.json`` and, for every record, ``NAME.npz`` or (at production size) nothing: such an
+        instance is made again from the recipe in its record.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -202,18 +220,25 @@ class Suite:
         CheckError
             When the file is not the one that the manifest describes.
         """
-        instance = Instance.load(self.folder / f"{name}.npz")
-        if instance.digest != self.records[name].digest:
-            raise CheckError(f"{name}: the file's digest is not the manifest's")
+        record = self.records[name]
+        if "made_from" in record.provenance:
+            from routepack_opt.suite.production import remake
+
+            instance = remake(record.provenance, self.folder.resolve().parent)
+        else:
+            instance = Instance.load(self.folder / f"{name}.npz")
+        if instance.digest != record.digest:
+            raise CheckError(f"{name}: the instance's digest is not the manifest's")
         return instance
 
     def add(self, instance: Instance) -> Record:
-        """Write an instance and start its record; an existing record of the same digest is kept."""
+        """Start the record of an instance, and write its file unless it has a recipe; a known one is kept."""
         known = self.records.get(instance.name)
         if known is None or known.digest != instance.digest:
             known = Record(instance.digest, instance.shape, instance.provenance)
             self.folder.mkdir(parents=True, exist_ok=True)
-            instance.save(self.folder / f"{instance.name}.npz")
+            if "made_from" not in instance.provenance:
+                instance.save(self.folder / f"{instance.name}.npz")
             self.records[instance.name] = known
         return known
 
@@ -274,7 +299,7 @@ class Suite:
 
 
 def _verify(instance: Instance, record: Record) -> None:
-    from routepack_opt.bounds.score import placement_bound
+    from routepack_opt.bounds.score import any_placement_bound, placement_bound
 
     if record.shape != instance.shape:
         raise CheckError(f"shape {record.shape} in the manifest, {instance.shape} in the file")
@@ -290,3 +315,7 @@ def _verify(instance: Instance, record: Record) -> None:
         raise CheckError(f"the best known score is below the counting bound {counted}")
     if record.bound is not None and record.bound > record.best:
         raise CheckError("the recorded bound is above the best known score")
+    if record.bound_any is not None:
+        anywhere = list(any_placement_bound(instance.problem, instance.rows).components)
+        if record.bound_any != anywhere:
+            raise CheckError(f"the bound over all placements is {anywhere}, not {record.bound_any}")
