@@ -39,19 +39,18 @@ def suite(tmp_path, asked, optimum):
     return made
 
 
-def without_oracle(monkeypatch):
-    monkeypatch.setattr(proving, "refusal", lambda problem: "not now")
+def always(monkeypatch, backend):
+    monkeypatch.setattr(proving, "_backend", lambda asked, record: backend)
 
 
-@pytest.mark.parametrize("oracle", [True, False])
-def test_an_open_instance_is_proven_and_noted(suite, optimum, monkeypatch, oracle):
-    if not oracle:
-        without_oracle(monkeypatch)
+@pytest.mark.parametrize("backend", ["oracle", "patterns", "cpsat"])
+def test_an_open_instance_is_proven_and_noted(suite, optimum, monkeypatch, backend):
+    always(monkeypatch, backend)
     (step,) = prove_open(suite, 60.0)
     record = Suite(suite.folder).records["tiny"]  # it is on disk
     assert record.best == record.bound == list(optimum.score.components)
     assert record.proven == step.proven == 3
-    entry = record.proved_by["oracle" if oracle else "cpsat"]
+    entry = record.proved_by[backend]
     assert (entry["components"], entry["runs"]) == (3, 1)
     assert suite.verify() == []
     assert prove_open(suite, 1000.0) == []  # nothing is open
@@ -95,7 +94,7 @@ def test_bounds_only_rise(suite, optimum):
 
 
 def test_time_is_counted_over_runs(suite, monkeypatch):
-    without_oracle(monkeypatch)
+    always(monkeypatch, "cpsat")
     given = []
 
     def run(suite, name, seconds):
@@ -111,7 +110,7 @@ def test_time_is_counted_over_runs(suite, monkeypatch):
 
 
 def test_ctrl_c_keeps_the_instance_and_ends_the_run(suite, asked, optimum, monkeypatch, tmp_path):
-    without_oracle(monkeypatch)
+    always(monkeypatch, "cpsat")
     suite.add(type(asked)("zweite", asked.problem, asked.placement, 2, {}))
     from routepack_opt.solvers.exact.cpsat import CpSatBackend
     from routepack_opt.solvers.exact.result import Outcome

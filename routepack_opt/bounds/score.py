@@ -121,14 +121,14 @@ def _combine(problem: Problem, rows: int, peaks: IntArray, table: npt.NDArray[An
         fullest_bin(_shared_cost(problem, work, table), len(sizes)),
         fullest_bin(work.sum(axis=0) + _expert_average(problem, table), sum(sizes)),  # of one cell
     )
-    step = _step(problem, work)
+    step = score_step(problem)
     primary, total, row_peak = (-(-value // step) * step for value in (primary, total, row_peak))
     return ScoreBound(primary, total, row_peak, problem.denominator)
 
 
-def _step(problem: Problem, work: IntArray) -> int:
-    """Greatest common divisor of all works: every score is a multiple of it."""
-    parts = np.gcd.reduce(work, axis=1).tolist()
+def score_step(problem: Problem) -> int:
+    """Greatest common divisor of all works, scaled: every component of every score is a multiple of it."""
+    parts = np.gcd.reduce(_stage_work(problem), axis=1).tolist()
     return math.gcd(*parts, problem.expert_unit if problem.window.num_layers else 0) or 1
 
 

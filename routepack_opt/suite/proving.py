@@ -7,7 +7,7 @@ the manifest is written after every instance, so a run that is stopped loses at 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
@@ -15,12 +15,15 @@ from typing import Any
 
 from routepack_opt._version import __version__
 from routepack_opt.errors import CheckError
-from routepack_opt.solvers.exact import ExactResult, solve_exact
+from routepack_opt.layout import Layout
+from routepack_opt.solvers.exact import solve_exact
 from routepack_opt.solvers.oracle import refusal, solve_by_subsets
+from routepack_opt.solvers.patterns import closing
 from routepack_opt.suite.instances import Instance, Record, Suite
 
 #: What a backend of `proved_by` is made of.
 _PACKAGES = {"cpsat": "ortools", "highs": "highspy", "pyomo": "pyomo"}
+_ORACLE_ITEMS = 16  # more take longer than row patterns
 _LEAST_SECONDS = 1.0  # what is left of an instance's time below this is not worth building a model for
 
 
@@ -33,7 +36,7 @@ class Step:
     name : str
         Instance.
     backend : str
-        Who worked on it: a backend of `solve_exact`, or "oracle".
+        Who worked on it: "oracle", "patterns" or "cpsat".
     seconds : float
         Wall-clock time it took.
     before, after : tuple of (list of int or None, list of int or None)
@@ -100,7 +103,7 @@ def prove(suite: Suite, name: str, seconds: float) -> Step:
     name : str
         Instance.
     seconds : float
-        Time limit of the solver; the subset oracle, used where it applies, takes what it needs.
+        Time limit. The subset oracle is asked where it applies, else row patterns, else CP-SAT.
 
     Raises
     ------
@@ -110,27 +113,51 @@ def prove(suite: Suite, name: str, seconds: float) -> Step:
     asked, record = suite.load(name), suite.records[name]
     before = (record.best, record.bound)
     started = time.perf_counter()
-    interrupted = False
-    if refusal(asked.problem) is None:
-        backend, exact = "oracle", solve_by_subsets(asked.problem, asked.placement, asked.rows)
-        if exact.layout is None or exact.score is None:
-            raise CheckError(f"{name}: the subset oracle finds no layout")
-        suite.improve(asked, exact.layout)
-        suite.raise_bound(name, exact.score.components)
-    else:
-        backend = "cpsat"
-        result = _solve(suite, asked, record, seconds)
-        interrupted = result.termination == "interrupted"
-        if result.layout is not None:
-            suite.improve(asked, result.layout)
-        suite.raise_bound(name, [low if isinstance(low, int) else None for low in result.bound])
+    backend = _backend(asked, record)
+    found = _BACKENDS[backend](suite, asked, record, seconds)
+    if found.layout is not None:
+        suite.improve(asked, found.layout)
+    suite.raise_bound(name, found.bound)
     spent = time.perf_counter() - started
     note(record, backend, record.proven, spent)
     suite.save()
-    return Step(name, backend, spent, before, (record.best, record.bound), record.proven, interrupted)
+    return Step(name, backend, spent, before, (record.best, record.bound), record.proven, found.interrupted)
 
 
-def _solve(suite: Suite, asked: Instance, record: Record, seconds: float) -> ExactResult:
+@dataclass(frozen=True)
+class _Found:
+    """What a backend brings back."""
+
+    layout: Layout | None
+    bound: Sequence[int | None]
+    interrupted: bool = False
+
+
+def _backend(asked: Instance, record: Record) -> str:
+    """Choose what is most likely to prove the instance."""
+    if refusal(asked.problem) is None and asked.problem.items.size <= _ORACLE_ITEMS:
+        return "oracle"
+    if closing.refusal(asked.problem) is None and record.layout is not None:
+        return "patterns"
+    return "cpsat"
+
+
+def _by_oracle(suite: Suite, asked: Instance, record: Record, seconds: float) -> _Found:
+    exact = solve_by_subsets(asked.problem, asked.placement, asked.rows)
+    if exact.layout is None or exact.score is None:
+        raise CheckError(f"{asked.name}: the subset oracle finds no layout")
+    return _Found(exact.layout, exact.score.components)
+
+
+def _by_patterns(suite: Suite, asked: Instance, record: Record, seconds: float) -> _Found:
+    layout = suite.layout(asked.name)
+    assert layout is not None
+    known = (asked.problem, asked.placement, asked.rows, layout)
+    result = closing.solve_by_patterns(*known, seconds=seconds)
+    return _Found(result.layout, result.bound)
+
+
+def _by_cpsat(suite: Suite, asked: Instance, record: Record, seconds: float) -> _Found:
     result = solve_exact(
         asked.problem,
         placement=asked.placement,
@@ -142,7 +169,15 @@ def _solve(suite: Suite, asked: Instance, record: Record, seconds: float) -> Exa
     )
     if result.termination in ("error", "infeasible"):
         raise CheckError(f"{asked.name}: {result.message or result.infeasible}")
-    return result
+    bound = [low if isinstance(low, int) else None for low in result.bound]
+    return _Found(result.layout, bound, result.termination == "interrupted")
+
+
+_BACKENDS: dict[str, Callable[[Suite, Instance, Record, float], _Found]] = {
+    "oracle": _by_oracle,
+    "patterns": _by_patterns,
+    "cpsat": _by_cpsat,
+}
 
 
 def note(record: Record, backend: str, components: int, seconds: float) -> None:
@@ -153,7 +188,7 @@ def note(record: Record, backend: str, components: int, seconds: float) -> None:
     record : Record
         Changed in place.
     backend : str
-        As in `solve_exact`, or "oracle".
+        As in `solve_exact`, or "oracle" or "patterns".
     components : int
         Leading components proven when it stopped.
     seconds : float

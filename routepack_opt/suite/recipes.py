@@ -6,7 +6,7 @@ Guarantees: a recipe and its seed determine the instance; windows are generated,
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -192,12 +192,12 @@ def medium_recipes() -> list[Recipe]:
     kinds = cycle([(8, 4), (24, 8), (8, 8)])
     families = cycle([*FAMILIES, "window-01", "window-04"])
     result = []
-    for seed in range(5):
-        for samples, rows, dp, shards in shapes:
-            layers, ranks = next(kinds)
-            lengths = next(families)
-            layers = min(layers, 8) if lengths.startswith("window-") else layers
-            result.append(Recipe(samples, rows, dp, shards, layers, ranks, lengths, seed=seed))
+    more = [(28, 4, 2, 2), (40, 4, 2, 1), (48, 3, 4, 2)]
+    for seed, (samples, rows, dp, shards) in [*product(range(5), shapes), *product(range(5), more)]:
+        layers, ranks = next(kinds)
+        lengths = next(families)
+        layers = min(layers, 8) if lengths.startswith("window-") else layers
+        result.append(Recipe(samples, rows, dp, shards, layers, ranks, lengths, seed=seed))
     return result
 
 
