@@ -1,4 +1,4 @@
-"""Write the tables of ``docs/how-good.md`` from the results files.
+"""Write the tables of ``docs/how-good.md`` and ``docs/exact.md`` from the results files.
 
 Run ``python benchmarks/how_good.py`` from the repository root. Text between ``<!-- table NAME -->`` and
 ``<!-- end -->`` is replaced; everything else stays. A table whose results file is missing says so.
@@ -13,7 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-RESULTS, INSTANCES, PAGE = ROOT / "benchmarks" / "results", ROOT / "instances", ROOT / "docs" / "how-good.md"
+RESULTS, INSTANCES = ROOT / "benchmarks" / "results", ROOT / "instances"
+PAGES = [ROOT / "docs" / name for name in ("how-good.md", "exact.md")]
 
 from routepack_opt.bounds.score import placement_bound  # noqa: E402
 from routepack_opt.suite.gap import read_rows, summary  # noqa: E402
@@ -22,15 +23,20 @@ from routepack_opt.suite.instances import Suite  # noqa: E402
 
 def main():
     """Fill every table."""
-    text = PAGE.read_text()
-    for name, make in TABLES.items():
-        try:
-            table = make()
-        except FileNotFoundError as error:
-            table = f"*Not measured yet: `{Path(error.filename).relative_to(ROOT)}` is missing.*"
-        pattern = rf"(<!-- table {name} -->\n).*?(<!-- end -->)"
-        text = re.sub(pattern, lambda m, table=table: f"{m[1]}{table}\n{m[2]}", text, flags=re.DOTALL)
-    PAGE.write_text(text)
+    tables = {name: _made(make) for name, make in TABLES.items()}
+    for page in PAGES:
+        text = page.read_text()
+        for name, table in tables.items():
+            pattern = rf"(<!-- table {name} -->\n).*?(<!-- end -->)"
+            text = re.sub(pattern, lambda m, table=table: f"{m[1]}{table}\n{m[2]}", text, flags=re.DOTALL)
+        page.write_text(text)
+
+
+def _made(make):
+    try:
+        return make()
+    except FileNotFoundError as error:
+        return f"*Not measured yet: `{Path(error.filename).relative_to(ROOT)}` is missing.*"
 
 
 def grid(head, rows):
@@ -56,36 +62,55 @@ def small():
     for record in records.values():
         shape = record["shape"]
         groups[shape["R"] * shape["D"], shape["G"]].append(record)
-        for proof in record["proofs"]:
-            proofs[proof["by"].split(" ")[0]] += proof["components"] == 3
+        for backend, entry in record["proved_by"].items():
+            proofs[backend] += entry["components"] == 3
     rows = []
     for (cells, shards), members in sorted(groups.items()):
         sizes = [r["shape"]["N"] for r in members]
-        times = {by: [] for by in ("cpsat", "highs")}
+        times = {by: [] for by in ("cpsat", "highs", "oracle")}
         for record in members:
-            for proof in record["proofs"]:
-                by = proof["by"].split(" ")[0]
-                if by in times and proof["components"] == 3:
-                    times[by].append(proof["seconds"])
+            for backend, entry in record["proved_by"].items():
+                if entry["components"] == 3:
+                    times[backend].append(entry["seconds"])
         each = [f"{len(t)} of {len(members)}, at most {max(t, default=0):.1f} s" for t in times.values()]
         rows.append([cells, shards, len(members), f"{min(sizes)} to {max(sizes)}", *each])
     total = f"{len(records)} instances: CP-SAT proved {proofs['cpsat']}, HiGHS {proofs['highs']}, the subset"
-    head = ["cells", "shards", "instances", "N", "proven by CP-SAT", "proven by HiGHS"]
-    return f"{total} oracle {proofs['subset']}; no two disagree.\n\n" + grid(head, rows)
+    head = ["cells", "shards", "instances", "N", "proven by CP-SAT", "proven by HiGHS", "by the oracle"]
+    return f"{total} oracle {proofs['oracle']}; no two disagree.\n\n" + grid(head, rows)
 
 
 def medium():
-    """Gaps of exact-medium."""
+    """Gaps of exact-medium, and who closed what."""
     records = json.loads((INSTANCES / "exact-medium" / "manifest.json").read_text())["instances"]
-    groups = defaultdict(list)
+    groups, closers = defaultdict(list), Counter()
     for record in records.values():
         s = record["shape"]
-        groups[s["N"], s["R"], s["D"], s["G"]].append(record["best"][0] / record["bound"][0] - 1)
-    rows = [
-        [*shape, len(gaps), percent(sum(gaps) / len(gaps)), percent(max(gaps))]
-        for shape, gaps in sorted(groups.items())
-    ]
-    return grid(["N", "R", "D", "G", "instances", "mean gap to bound", "largest"], rows)
+        groups[s["N"], s["R"], s["D"], s["G"]].append(record)
+        by = [name for name, entry in record["proved_by"].items() if entry["components"] == 3]
+        closers[by[0] if by else "open"] += 1
+    rows = []
+    for shape, members in sorted(groups.items()):
+        gaps = [record["best"][0] / record["bound"][0] - 1 for record in members]
+        proven = sum(record["best"] == record["bound"] for record in members)
+        rows.append([*shape, len(members), proven, percent(sum(gaps) / len(gaps)), percent(max(gaps))])
+    names = {"oracle": "the subset oracle", "patterns": "row patterns", "cpsat": "CP-SAT"}
+    closed = ", ".join(f"{closers[key]} by {name}" for key, name in names.items() if closers[key])
+    text = f"{len(records)} instances: {closers['open']} open, the others closed, {closed}.\n\n"
+    head = ["N", "R", "D", "G", "instances", "closed", "mean gap to bound", "largest"]
+    return text + grid(head, rows)
+
+
+def windows():
+    """Best known scores and bounds at production size."""
+    records = Suite(INSTANCES / "windows").records
+    rows = []
+    for name, record in records.items():
+        score = [f"{value / 1e9:.4f}" for value in (record.best[0], record.bound_any[0])]
+        shape = record.shape
+        sizes = [shape[key] for key in ("N", "L", "E", "G", "R")]
+        rows.append([name, *sizes, *score, percent(record.gap, 3), percent(record.gap_any, 3)])
+    head = ["instance", "N", "L", "E", "G", "R", "best known, 10^9", "bound over all placements, 10^9"]
+    return grid([*head, "gap", "gap over all placements"], rows)
 
 
 def proof():
@@ -97,8 +122,10 @@ def proof():
     body = []
     for shape in shapes:
         texts = [_proof(cells.get((shape, *key))) for key in keys]
-        oracle = (cells.get((shape, "cpsat", "ours")) or {}).get("oracle_seconds")
-        body.append([", ".join(map(str, shape)), *texts, "" if oracle is None else f"{oracle:.2f} s"])
+        others = cells.get((shape, "cpsat", "ours")) or {}
+        times = [others.get(key) for key in ("oracle_seconds", "patterns_seconds")]
+        texts += ["" if seconds is None else f"{seconds:.2f} s" for seconds in times]
+        body.append([", ".join(map(str, shape)), *texts])
     ratios = []
     for backend in ("cpsat", "highs"):
         pairs = [(cells.get((s, backend, "plain")), cells.get((s, backend, "ours"))) for s in shapes]
@@ -112,6 +139,7 @@ def proof():
         "HiGHS",
         "HiGHS, plain model",
         "subset oracle",
+        "row patterns",
     ]
     note = "Plain over ours in processor time, geometric mean over the shapes that ours proves: "
     return grid(head, body) + f"\n\n{note}{'; '.join(ratios)}."
@@ -123,6 +151,33 @@ def _proof(row):
     if row["proven"] == 3:
         return f"{row['seconds']:.1f} s"
     return f"{row['proven']} of 3" + ("" if row["gap"] is None else f", {percent(row['gap'])}")
+
+
+def roots():
+    """Compare what formulations prove of the first component in the same time."""
+    rows = lines(RESULTS / "root-bounds.jsonl")
+    best = {n: r.best[0] for n, r in Suite(INSTANCES / "exact-medium").records.items()}
+    groups = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        shape = tuple(row["shape"][key] for key in "NRDG")
+        groups[shape][row["method"]].append((best[row["instance"]] / row["bound"] - 1, row["seconds"]))
+    body = []
+    for shape, methods in sorted(groups.items()):
+        texts = []
+        for method in _FORMULATIONS:
+            gaps, seconds = zip(*methods[method], strict=True)
+            texts.append(f"{percent(sum(gaps) / len(gaps))} in {sum(seconds) / len(seconds):.1f} s")
+        body.append([", ".join(map(str, shape)), len(methods["counting"]), *texts])
+    return grid(["N, R, D, G", "instances", *_FORMULATIONS.values()], body)
+
+
+_FORMULATIONS = {
+    "counting": "counting bound",
+    "lagrangian": "Lagrangian, subgradient",
+    "patterns": "row-pattern program",
+    "cpsat": "CP-SAT",
+    "highs": "HiGHS",
+}
 
 
 def gap():
@@ -235,9 +290,8 @@ def bound():
 
 _CROWDS = ((3, "up to 3"), (5, "4 to 5"), (8, "6 to 8"), (12, "9 to 12"), (10**9, "more than 12"))
 
-TABLES = {
-    f.__name__: f for f in (small, medium, proof, gap, placement, calibration, hierarchy, production, bound)
-}
+_ALL = (small, medium, windows, proof, roots, gap, placement, calibration, hierarchy, production, bound)
+TABLES = {f.__name__: f for f in _ALL}
 
 if __name__ == "__main__":
     main()
