@@ -113,6 +113,16 @@ def test_the_shipped_suites_hold(name):
         assert all(len(record.proved_by) >= 2 for record in suite.records.values())
 
 
+def test_the_medium_suite_has_bounds_and_enough_open_instances():
+    records = Suite(INSTANCES / "exact-medium").records.values()
+    assert sum(record.proven < 3 for record in records) >= 40
+    for record in records:
+        assert record.best and record.bound and record.proved_by
+        assert record.gap < 0.2
+        closed = any(entry["components"] == 3 for entry in record.proved_by.values())
+        assert closed == (record.proven == 3)
+
+
 def proven_by(backend):
     """Instances of exact-small that a backend proved, fastest first."""
     records = Suite(INSTANCES / "exact-small").records
