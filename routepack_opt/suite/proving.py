@@ -154,7 +154,7 @@ def _by_patterns(suite: Suite, asked: Instance, record: Record, seconds: float) 
     assert layout is not None
     known = (asked.problem, asked.placement, asked.rows, layout)
     result = closing.solve_by_patterns(*known, seconds=seconds)
-    return _Found(result.layout, result.bound)
+    return _Found(result.layout, result.bound, result.interrupted)
 
 
 def _by_cpsat(suite: Suite, asked: Instance, record: Record, seconds: float) -> _Found:

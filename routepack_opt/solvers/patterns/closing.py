@@ -67,6 +67,8 @@ class PatternResult:
         Whether all three components are proven.
     patterns : int
         Patterns of little enough slack.
+    interrupted : bool
+        Whether Ctrl-C ended the search; what it had found is kept.
     """
 
     score: Score
@@ -74,6 +76,7 @@ class PatternResult:
     bound: tuple[int, int, int]
     optimal: bool
     patterns: int
+    interrupted: bool = False
 
 
 def solve_by_patterns(
@@ -117,10 +120,8 @@ def solve_by_patterns(
     deadline = None if seconds is None else clock() + seconds
     search = _Search(problem, placement, rows, hint.validate(problem), deadline, clock)
     done = search.run()
-    counted = placement_bound(problem, rows, search.demand).components
-    proven = np.maximum(counted, search.bound.components(rows)).tolist()
-    bound = search.score.components if done else (proven[0], proven[1], proven[2])
-    return PatternResult(search.score, search.best, bound, done, search.patterns)
+    bound = search.score.components if done else search.floor
+    return PatternResult(search.score, search.best, bound, done, search.patterns, search.interrupted)
 
 
 class _OutOfTimeError(Exception):
@@ -146,7 +147,11 @@ class _Search:
         self.table = PatternTable(problem, self.demand, rows)
         self.bound: PatternBound = generate(self.table, hint, deadline, clock)
         self.halves = self.table.halves(self.bound.duals)
+        counted = placement_bound(problem, rows, self.demand).components
+        low = np.maximum(counted, self.bound.components(rows)).tolist()
+        self.floor: tuple[int, int, int] = (low[0], low[1], low[2])
         self.patterns = 0
+        self.interrupted = False
 
     @property
     def room(self) -> int:
@@ -159,6 +164,9 @@ class _Search:
         try:
             self._descend([], (1 << self.problem.items.size) - 1, 0, *self._near())
         except _OutOfTimeError:
+            return False
+        except KeyboardInterrupt:
+            self.interrupted = True
             return False
         return True
 
@@ -189,6 +197,8 @@ class _Search:
     def _descend(self, chosen: list[int], rest: int, spent: int, sets: IntArray, slack: IntArray) -> None:
         """Choose patterns by rising slack, until two are left."""
         k = self.table.blocks - len(chosen)
+        if self.score.components == self.floor:
+            return
         if k == 1:
             self._take([rest])
             return
@@ -196,6 +206,8 @@ class _Search:
             self._finish(chosen, np.array([rest], np.int64), np.array([self.room - spent], np.int64))
             return
         inside = np.flatnonzero((sets & ~np.int64(rest)) == 0)
+        if self.score.components[:2] == self.floor[:2]:  # only a smaller row peak would be better
+            inside = inside[self.table.cost[sets[inside]] < self.score.row_peak]
         sets, slack = sets[inside], slack[inside]
         if k == 3:
             for start in range(0, sets.size, _BATCH):
@@ -218,7 +230,7 @@ class _Search:
         pair = (table.work, self.problem.items.tokens, self.problem.cell_cap, table.width)
         known = (table.cost, table.exact, self.bound.scale, self.halves, self.bound.least, pair)
         out = np.empty((_FOUND, 2), np.int64)
-        while start < rests.size:
+        while start < rests.size and self.score.components != self.floor:
             if self.deadline is not None and self.clock() >= self.deadline:
                 raise _OutOfTimeError
             count, done = kernels.pairs(rests[start:], left[start:], *known, out)
