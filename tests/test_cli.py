@@ -177,6 +177,20 @@ def test_a_deadline_is_marked_as_not_reproducible(call):
     assert "not reproducible" in out
 
 
+def test_a_checkpoint_is_written_and_gone_on_from(call, folder):
+    asked = ("plan", "window.npz", *PLAN, *STAGES, "--checkpoint", "run.npz", "--json")
+    code, first, err = call(*asked)
+    assert (code, "going on" in err) == (0, False)
+    code, second, err = call(*asked)
+    assert code == 0
+    assert "going on from run.npz" in err
+    assert one_object(first)["hash"] == one_object(second)["hash"]
+    (folder / "run.npz").write_bytes(b"torn")
+    code, out, err = call(*asked)
+    assert (code, out) == (2, "")
+    assert "run.npz" in err
+
+
 def test_a_preset_gives_the_stages(call, folder):
     options = ["--model", "qwen3-30b-a3b", "--tp", "1", "--cp", "1", "-o", "preset.npz"]
     code, out, err = call("plan", "window.npz", *PLAN, *options)

@@ -56,6 +56,10 @@ def plan_window(
     proposals: Annotated[
         int | None, typer.Option(help="Reproducible amount of search.", rich_help_panel="Search")
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Save the search here after every level; go on from it.", rich_help_panel="Search"),
+    ] = None,
     threads: o.Threads = 1,
     method: Annotated[
         str, typer.Option(help="annealing, paper or seed.", rich_help_panel="Search")
@@ -89,6 +93,7 @@ def plan_window(
         "method": method,
         "refine_placement": refine_placement,
         "threads": threads,
+        "checkpoint": checkpoint,
         "own": None
         if own is None
         else Layout.from_cells(o.read_json_list(own, "cells[row][slot] of sample ids")),
@@ -136,7 +141,10 @@ class _Watch:
         self.bar.stop()
 
     def __call__(self, stage: str, facts: Mapping[str, Any]) -> None:
-        if stage == "level":
+        if stage == "resumed":
+            done = f"{facts['levels']} levels, {facts['proposals']:,} proposals done"
+            err.print(f"going on from {facts['path']}: {done}", soft_wrap=True, highlight=False)
+        elif stage == "level":
             level = facts["level"]
             text = f"annealing, {level.seconds:.1f} s, best {level.incumbent[0]:,}"
             self.bar.update(self.task, advance=1, description=text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -34,6 +35,7 @@ def plan(
     baselines: bool = True,
     enough: float | None = None,
     progress: Progress | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Plan:
     """Place the experts of a window and lay out its samples.
@@ -73,6 +75,10 @@ def plan(
         Return the best seed when it is within this fraction of its lower bound: a search could not gain more.
     progress : callable, optional
         Called as ``progress(stage, facts)`` after every stage and level.
+    checkpoint : path-like, optional
+        File that the search is saved to after every level. When it exists, the search goes on from there, and
+        the plan is the one of an uninterrupted call, bit for bit; all else must be asked for as before. Not
+        with a deadline: how far a search comes in seconds is not reproducible.
     clock : callable
         Seconds; injected by tests.
 
@@ -83,7 +89,7 @@ def plan(
     Raises
     ------
     InputError
-        When an option is wrong or does not fit the problem.
+        When an option is wrong or does not fit the problem, or a checkpoint is damaged or of another search.
     InfeasibleError
         When no layout keeps the rules, with the rule that binds.
     NoLayoutError
@@ -107,5 +113,6 @@ def plan(
         baselines=baselines,
         enough=enough,
         progress=progress,
+        checkpoint=checkpoint,
     )
     return Planning(request, timer).finish()

@@ -24,6 +24,7 @@ from routepack_opt.plans import Plan
 from routepack_opt.plans.snapshot import Snapshot, Table, take_snapshot
 from routepack_opt.problem import Problem
 from routepack_opt.scoring import Score, load_metrics, loads_of, score_of
+from routepack_opt.solvers.annealing.checkpoint import Checkpoint
 from routepack_opt.solvers.annealing.parameters import PAPER, AnnealingParameters, Budget
 from routepack_opt.solvers.annealing.population import (
     AnnealingResult,
@@ -68,12 +69,16 @@ class Planning:
         self.request, self.timer, self.problem = request, timer, request.problem
         self.own = request.own_layout()
         self.own_broken = self.own.broken_rule(self.problem) if self.own is not None else None
+        self.checkpoint = None if request.checkpoint is None else Checkpoint(request.checkpoint)
         self.moves = 0
         self.trace: list[Level] = []
         self.proposals = 0
 
     def finish(self) -> Plan:
         """Run all stages."""
+        held = self.checkpoint
+        if held is not None and held.levels:
+            self.request.tell("resumed", path=held.path, levels=held.levels, proposals=held.proposals)
         certificate = self.certify()
         rows, packing = _held(certificate)
         self.request.tell("rows", rows=rows, lower_bound=certificate.lower_bound, status=certificate.status)
@@ -278,6 +283,7 @@ class Planning:
                 clock=self.timer.clock,
                 executor=executor,
                 progress=lambda level: self.request.tell("level", level=level),
+                checkpoint=self.checkpoint,
             )
         self.trace += result.trace
         self.proposals += result.proposals

@@ -6,6 +6,7 @@ any work.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -45,12 +46,17 @@ class Request:
     baselines: bool = True
     enough: float | None = None
     progress: Progress | None = None
+    checkpoint: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if self.method not in ("annealing", "paper", "seed"):
             raise InputError("'annealing', 'paper' or 'seed'", repr(self.method), "method")
         if self.deadline is not None and self.budget is not None:
             raise InputError("at most one of deadline and budget", "both", "plan")
+        if self.checkpoint is not None and (self.deadline is not None or self.method == "seed"):
+            found = "a deadline" if self.deadline is not None else "method 'seed', which does not search"
+            remedy = "Give budget=Budget(proposals=...), or nothing for the default budget"
+            raise InputError("a search in proposals with a checkpoint", found, "checkpoint", remedy)
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise InputError(
                 "a Budget", repr(self.budget), "budget", "Write budget=Budget(proposals=100_000)"

@@ -106,6 +106,8 @@ class _Phases:
     ) -> AnnealingResult:
         """Search with a share of what is left."""
         before = self.limits.clock() - self.begun
+        if self.trace:  # a phase that a checkpoint holds takes no time now
+            before = max(before, self.trace[-1].seconds)
 
         def tell(level: Level) -> None:
             if phase == "blocks":  # its energy counts a balanced layout 1 + _EVEN times

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +19,13 @@ from routepack_opt.arrays import IntArray
 from routepack_opt.problem import Problem
 from routepack_opt.solvers.annealing._kernels.chain import energy_of
 from routepack_opt.solvers.annealing._kernels.state import Instance, copy_state
+from routepack_opt.solvers.annealing.checkpoint import (
+    Checkpoint,
+    Part,
+    identity_of,
+    pack_members,
+    unpack_members,
+)
 from routepack_opt.solvers.annealing.instance import build_instance, from_kernel, new_state, to_kernel
 from routepack_opt.solvers.annealing.members import Member, Step
 from routepack_opt.solvers.annealing.parameters import AnnealingParameters
@@ -105,7 +112,9 @@ class Limits:
     executor : Executor
         Where members run; the calling thread by default.
     progress : callable, optional
-        Called after every level.
+        Called after every level, those of a checkpoint included.
+    checkpoint : Checkpoint, optional
+        Where a search in proposals is saved after every level, and goes on from.
     """
 
     proposals: int | None = None
@@ -113,10 +122,13 @@ class Limits:
     clock: Callable[[], float] = time.perf_counter
     executor: Executor = field(default_factory=SerialExecutor)
     progress: Callable[[Level], None] | None = None
+    checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
         if (self.proposals is None) == (self.deadline is None):
             raise AssertionError("exactly one of proposals and deadline")
+        if self.checkpoint is not None and self.deadline is not None:
+            raise AssertionError("a checkpoint holds a search in proposals")
 
 
 def anneal(
@@ -132,6 +144,7 @@ def anneal(
     clock: Callable[[], float] = time.perf_counter,
     executor: Executor | None = None,
     progress: Callable[[Level], None] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> AnnealingResult:
     """Improve a population of layouts.
 
@@ -149,7 +162,7 @@ def anneal(
         Of all random streams.
     parameters : AnnealingParameters, optional
         Shape of the search.
-    proposals, deadline, clock, executor, progress
+    proposals, deadline, clock, executor, progress, checkpoint
         See :class:`Limits`.
 
     Returns
@@ -160,7 +173,7 @@ def anneal(
 
     parameters = parameters or AnnealingParameters()
     instance, starts = build_instance(problem, demand), [to_kernel(problem, cells) for cells in seeds]
-    limits = Limits(proposals, deadline, clock, executor or SerialExecutor(), progress)
+    limits = Limits(proposals, deadline, clock, executor or SerialExecutor(), progress, checkpoint)
     blocks = parameters.blocks_first and blocks_pay(instance, rows)
     search = anneal_blocks_first if blocks else anneal_cells
     result = search(instance, starts, rows, seed=seed, parameters=parameters, limits=limits)
@@ -219,6 +232,37 @@ class _Run:
         self.adopt()
         self.made = 0
         self.trace: list[Level] = []
+        self.identity: dict[str, Any] = {}
+        if limits.checkpoint is not None:
+            proposals = limits.proposals
+            self.identity = identity_of(instance, starts, rows, seed, parameters, proposals, phase)
+            self.resume(limits.checkpoint)
+
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Go back to the last saved level, if there is one, and report the levels up to it."""
+        part = checkpoint.begin(self.identity)
+        if part is None:
+            return
+        if part.facts["level"] < self.parameters.levels:
+            unpack_members(part, self.members, checkpoint.path)
+        self.best_cell, self.best_score = part.arrays["best_cell"], np.array(part.facts["score"], np.int64)
+        self.made = part.facts["made"]
+        self.resampling.bit_generator.state = part.facts["resampling"]
+        for level in part.facts["trace"]:
+            self.append(Level(**(level | {"incumbent": tuple(level["incumbent"])})))
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Save where the search stands; its members only while levels are left."""
+        facts = {
+            "identity": self.identity,
+            "level": len(self.trace),
+            "made": self.made,
+            "score": self.best_score.tolist(),
+            "trace": [asdict(level) for level in self.trace],
+            "resampling": self.resampling.bit_generator.state,
+        }
+        arrays = pack_members(self.members) if len(self.trace) < self.parameters.levels else {}
+        checkpoint.save(Part(facts, arrays | {"best_cell": self.best_cell.copy()}))
 
     def adopt(self) -> None:
         """Take the best state of all members as the incumbent, ties by lowest member."""
@@ -235,10 +279,11 @@ class _Run:
 
     def finish(self) -> AnnealingResult:
         """Run all levels and return the incumbent."""
-        start, proposals = self.clock(), self.limits.proposals
+        done, proposals = len(self.trace), self.limits.proposals
+        start = self.clock() - (self.trace[-1].seconds if done else 0.0)
         temperatures = self.parameters.temperatures()
         speed = self.pilot(temperatures[0]) if proposals is None else 0.0
-        for n, temperature in enumerate(temperatures):
+        for n, temperature in enumerate(temperatures[done:], done):
             if self.late():
                 break
             left = len(temperatures) - n
@@ -251,6 +296,8 @@ class _Run:
                 speed = (self.made - made) / elapsed
             if n + 1 < len(temperatures):
                 self.resample(temperature, temperatures[n + 1])
+            if self.limits.checkpoint is not None:
+                self.save(self.limits.checkpoint)
         score = (int(self.best_score[0]), int(self.best_score[1]), int(self.best_score[2]))
         stopped = "deadline" if self.late() else "finished"
         complete = len(self.trace) == len(temperatures)
@@ -296,7 +343,7 @@ class _Run:
                 copy_state(self.members[j].state, self.members[free.pop(0)].state)
 
     def record(self, start: float, temperature: float, made: int) -> None:
-        """Append the level to the trace and report it."""
+        """Describe the level that has just ended."""
         energies = self.energies()
         mean = sum(energies) / len(energies)
         level = Level(
@@ -311,6 +358,10 @@ class _Run:
             evaluated=sum(int(member.counts[0]) for member in self.members),
             accepted=sum(int(member.counts[1]) for member in self.members),
         )
+        self.append(level)
+
+    def append(self, level: Level) -> None:
+        """Add a level to the trace and report it."""
         self.trace.append(level)
         if self.limits.progress is not None:
             self.limits.progress(level)
