@@ -3,7 +3,6 @@
     python benchmarks/annealing.py quality     gaps on the real windows after one second on two threads
     python benchmarks/annealing.py speed       time per proposal against plain kernels and streaming
     python benchmarks/annealing.py sweep       the parameters that the defaults were chosen from
-    python benchmarks/annealing.py large       N = 16,384, 61 layers, 64 ranks, 60 seconds
 
 Results are printed and, with --save, written to benchmarks/results/annealing-NAME.json.
 """
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -189,58 +187,12 @@ def sweep(proposals: int) -> list[dict[str, Any]]:
     return rows
 
 
-def large(seconds: float) -> list[dict[str, Any]]:
-    """Plan N = 16,384 samples, 61 layers, 256 experts on 64 ranks and slots, C = 32,768."""
-    rng = np.random.default_rng(0)
-    lengths = np.clip(rng.lognormal(np.log(1200), 0.6, 16_384), 64, 8192).astype(np.int64)
-    weights = rng.dirichlet(np.full(256, 0.5), (16, 61))
-    counts = np.empty((lengths.size, 61, 256), np.int32)
-    for i, n in enumerate(lengths):
-        share = rng.multinomial(8 * n, weights[i % 16])
-        counts[i] = np.minimum(share, n)
-        short = 8 * n - counts[i].sum(axis=1)
-        for layer in np.flatnonzero(short):  # what a hot expert cannot take goes to the coldest ones
-            order = np.argsort(counts[i, layer])
-            for e in order:
-                take = min(short[layer], n - counts[i, layer, e])
-                counts[i, layer, e] += take
-                short[layer] -= take
-                if short[layer] == 0:
-                    break
-    rp.warm_up()
-    problem = rp.Problem(rp.Window.from_counts(lengths, counts), rp.Topology(64, 64), 32_768, STAGES)
-    start = time.perf_counter()
-    first = rp.plan(problem, method="seed", baselines=False)
-    ready = time.perf_counter() - start
-    plan = rp.plan(problem, deadline=seconds, threads=2, baselines=False)
-    row = {
-        "first_plan_seconds": ready,
-        "rows": plan.rows.rows,
-        "gap_seed_%": 100 * first.gap,
-        "gap_%": 100 * plan.gap,
-        "gap_any_%": 100 * plan.gap_any,
-        "seconds": plan.provenance["seconds"],
-        "last_improvement_s": _last_improvement(plan),
-        "peak_GiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-    }
-    print(row)
-    return [row]
-
-
-def _last_improvement(plan: rp.Plan) -> float:
-    best, when = None, 0.0
-    for level in plan.trace:
-        if best is None or level["incumbent"][0] < best:
-            best, when = level["incumbent"][0], level["seconds"]
-    return when
-
-
 def main() -> None:
     """Run what the command line names."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("quality", "speed", "sweep", "large"))
+    parser.add_argument("what", choices=("quality", "speed", "sweep"))
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--proposals", type=int, default=1_000_000)
     parser.add_argument("--refine-placement", action="store_true")
@@ -250,7 +202,6 @@ def main() -> None:
         "quality": lambda: quality(asked.seconds or 1.0, asked.refine_placement),
         "speed": speed,
         "sweep": lambda: sweep(asked.proposals),
-        "large": lambda: large(asked.seconds or 60.0),
     }
     rows = run[asked.what]()
     if asked.save:
