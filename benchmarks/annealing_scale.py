@@ -70,6 +70,7 @@ def large(seconds: float, windows: int) -> Rows:
         "levels": len(best),
         "last_level_that_improved": int(better[-1]) + 1 if better.size else 0,
         "incumbent_by_level": [[round(x["seconds"], 2), x["incumbent"][0]] for x in plan.trace],
+        "energy_by_level": [round(x["energy_mean"], 6) for x in plan.trace],  # moves in every phase
         "peak_GiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }
     return [row]
