@@ -3,7 +3,7 @@
     routepack evaluate instances/evaluation/paper.json --seeds 2 -o benchmarks/results/evaluation.jsonl
     python benchmarks/evaluation.py
 
-Text between ``<!-- table NAME -->`` and ``<!-- end -->`` is replaced; everything else stays.
+It also writes the figure ``docs/images/sensitivity.png``. Text between ``<!-- table NAME -->`` and ``<!-- end -->`` is replaced; everything else stays.
 """
 
 import re
@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 RESULT, PAGE = ROOT / "benchmarks" / "results" / "evaluation.jsonl", ROOT / "docs" / "evaluation.md"
 
+from routepack_opt.plotting import save_sensitivity  # noqa: E402
 from routepack_opt.suite.evaluation import read_results, summary  # noqa: E402
 from routepack_opt.suite.evaluation.assumptions import VARIED  # noqa: E402
 from routepack_opt.suite.evaluation.tables import RATES  # noqa: E402
@@ -147,6 +148,7 @@ def main():
     for make in (cv, rates, tests, loads, step, sensitivity):
         fill(make.__name__, make(scenarios))
     fill("assumed", assumed(results))
+    save_sensitivity(results, ROOT / "docs" / "images" / "sensitivity.png")
 
 
 if __name__ == "__main__":

@@ -50,17 +50,12 @@ def rows():
 
 def quality():
     """Gaps after a second."""
-    body = [
-        [
-            of["window"],
-            of["rows"],
-            *(f"{of[key]:.3f} %" for key in ("gap_%", "gap_any_%")),
-            f"{of['million_proposals']:.1f}",
-            f"{of['seconds']:.2f}",
-        ]
-        for of in load("annealing-quality.json")["rows"]
-    ]
     head = ["window, shards", "rows", "gap", "gap over all placements", "million proposals", "seconds"]
+    body = []
+    for of in load("annealing-quality.json")["rows"]:
+        gaps = [f"{of[key]:.3f} %" for key in ("gap_%", "gap_any_%")]
+        amount = [f"{of['million_proposals']:.1f}", f"{of['seconds']:.2f}"]
+        body.append([of["window"], of["rows"], *gaps, *amount])
     return grid(head, body)
 
 
@@ -97,7 +92,7 @@ def deadline():
 
 
 def evaluated():
-    """Loads, exact, then simulated throughput."""
+    """Show exact loads, then simulated throughput."""
     scenarios = summary(read_results(RESULTS / "evaluation.jsonl"))
     return f"{evaluation.loads(scenarios)}\n\n{evaluation.rates(scenarios)}"
 
@@ -121,18 +116,11 @@ def seams():
 
 def placement():
     """Placers on OLMoE's loads."""
-    body = [
-        [
-            of["ranks"],
-            of["method"],
-            f"{of['mean']:.5f}",
-            f"{of['worst']:.5f}",
-            f"{of['bound_met']} of {of['layers']}",
-            f"{of['ms_per_layer']:.3f}",
-        ]
-        for of in load("placement.json")
-    ]
     head = ["ranks", "method", "busiest rank over the bound, mean", "worst"]
+    body = []
+    for of in load("placement.json"):
+        met = [f"{of['bound_met']} of {of['layers']}", f"{of['ms_per_layer']:.3f}"]
+        body.append([of["ranks"], of["method"], f"{of['mean']:.5f}", f"{of['worst']:.5f}", *met])
     return grid([*head, "layers at the bound", "ms per layer"], body)
 
 

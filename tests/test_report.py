@@ -18,9 +18,10 @@ pytest.importorskip("jinja2")
 import routepack_opt as rp
 from routepack_opt.crossings import Crossings
 from routepack_opt.errors import InputError
-from routepack_opt.plotting import PARTS, draw_parts, plot_plan, save_plot
+from routepack_opt.plotting import PARTS, draw_parts, plot_plan, plot_sensitivity, save_plot
 from routepack_opt.report import plan_page, results_page, write_page
 from routepack_opt.suite.evaluation import read_results, summary
+from routepack_opt.suite.evaluation.assumptions import VARIED
 
 SVG = "{http://www.w3.org/2000/svg}"
 STAGES = (rp.AttentionStage("kda", 6.0), rp.AttentionStage("mla", 2.0, 2.0))
@@ -160,6 +161,24 @@ def test_the_page_of_an_evaluation_says_its_tables():
         assert f"{one['comparisons'][0]['holm']:.2g}" in text
     assert text.count("Simulated") >= 2
     assert "H100" in text
+
+
+def test_the_figure_of_assumptions_draws_the_gains_of_the_table():
+    results = read_results(RESULTS)
+    figure = plot_sensitivity(results)
+    for axis, one in zip(figure.axes, summary(results), strict=True):
+        assert axis.get_title("left").startswith(one["scenario"])
+        ends = {}
+        for line in axis.get_lines():
+            if line.get_marker() in ("<", ">"):
+                ends.setdefault(line.get_marker(), []).append(line.get_xdata())  # Baseline, then RoutePack
+        for marker, word in (("<", "half"), (">", "double")):
+            gains = ends[marker][1] / ends[marker][0] - 1
+            wanted = [one["sensitivity"][f"{part}_{word}"]["routepack"] for part in VARIED]
+            assert gains == pytest.approx(wanted)
+    assert "simulated" in figure.axes[-1].get_xlabel()
+    with pytest.raises(InputError, match="results with rows"):
+        plot_sensitivity(replace(results, rows=[]))
 
 
 def test_a_plan_without_a_layout_is_refused(plan):

@@ -64,17 +64,23 @@ def show(
 
 
 def plot(
-    plan: Annotated[Path, typer.Argument(help="Plan file.", metavar="PLAN")],
+    file: Annotated[Path, typer.Argument(help="Plan file, or results of `routepack evaluate` (.jsonl).")],
     output: Annotated[Path, typer.Option("-o", "--output", help="PNG, SVG or PDF file to write.")],
     which: Annotated[str, typer.Option(help="plan (all), rows, ranks, loads, fill or search.")] = "plan",
 ) -> None:
     """Draw a plan: rows by cost, rank loads before and after, token fill, and the search.
 
+    Of the results of an evaluation: simulated throughput with every assumption halved and doubled.
+
     Example: routepack plot plan.npz -o plan.png
     """
-    from routepack_opt.plotting import save_plot
+    from routepack_opt.plotting import save_plot, save_sensitivity
+    from routepack_opt.suite.evaluation import read_results
 
-    save_plot(Plan.load(plan), output, which)
+    if file.suffix == ".jsonl":
+        save_sensitivity(read_results(file), output)
+    else:
+        save_plot(Plan.load(file), output, which)
     out.print(f"written to {output}")
 
 

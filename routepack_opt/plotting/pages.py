@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any
 from routepack_opt.errors import InputError
 from routepack_opt.plans import Plan
 from routepack_opt.plotting.search import draw_search
-from routepack_opt.plotting.style import Hints, held, new_figure
+from routepack_opt.plotting.style import Hints, held, new_figure, suffix_of, write_figure
 from routepack_opt.plotting.svg import Drawing, inline_svg
 from routepack_opt.plotting.terms import draw_fill, draw_load_maps, draw_rank_loads, draw_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-#: Suffixes that figures are written with.
-SUFFIXES = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True)
@@ -101,9 +98,7 @@ def save_plot(plan: Plan, path: str | os.PathLike[str], which: str = "plan") -> 
     InputError
         For another name or another suffix.
     """
-    suffix = os.path.splitext(os.fspath(path))[1].lower()
-    if suffix not in SUFFIXES:
-        raise InputError("a file name ending in " + ", ".join(SUFFIXES), repr(os.fspath(path)), "output")
+    suffix_of(path)  # refused before anything is drawn
     if which == "plan":
         figure = plot_plan(plan)
     elif which in PARTS:
@@ -112,8 +107,7 @@ def save_plot(plan: Plan, path: str | os.PathLike[str], which: str = "plan") -> 
         _draw(plan, which, figure)
     else:
         raise InputError("plan, " + ", ".join(PARTS), repr(which), "which")
-    stamp = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix)
-    figure.savefig(os.fspath(path), dpi=144, metadata=stamp)
+    write_figure(figure, path)
 
 
 def draw_parts(plan: Plan) -> list[Drawing]:

@@ -6,6 +6,7 @@ each its own shade in the dark; a shade is the strength of a colour over whateve
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREY, GREEN = "#3b6fb6", "#d9772b", "#858b95", "#2f9467"
 #: Name of every colour, as pages know it.
 COLORS = {"blue": BLUE, "orange": ORANGE, "grey": GREY, "green": GREEN}
+
+#: Suffixes that figures are written with.
+SUFFIXES = (".png", ".svg", ".pdf")
 
 #: What an element of a figure says when it is pointed at: identifier of the element, or of the group whose
 #: shapes take one text each.
@@ -46,6 +50,32 @@ def new_figure(width: float, height: float) -> Figure:
         raise InputError("the package matplotlib", "none", "figures", remedy) from error
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """Return the suffix of a figure's file.
+
+    Raises
+    ------
+    InputError
+        When it is none of :data:`SUFFIXES`.
+    """
+    suffix = os.path.splitext(os.fspath(path))[1].lower()
+    if suffix not in SUFFIXES:
+        raise InputError("a file name ending in " + ", ".join(SUFFIXES), repr(os.fspath(path)), "output")
+    return suffix
+
+
+def write_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Write a figure in the format of its suffix, without the time of writing.
+
+    Raises
+    ------
+    InputError
+        For another suffix.
+    """
+    stamp = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix_of(path))
+    figure.savefig(os.fspath(path), dpi=144, metadata=stamp)
 
 
 def dress(axis: Any, x: str, y: str) -> None:
