@@ -3,7 +3,8 @@
     routepack evaluate instances/evaluation/paper.json --seeds 2 -o benchmarks/results/evaluation.jsonl
     python benchmarks/evaluation.py
 
-It also writes the figure ``docs/images/sensitivity.png``. Text between ``<!-- table NAME -->`` and ``<!-- end -->`` is replaced; everything else stays.
+It also draws ``docs/images/sensitivity.png``. Text between ``<!-- table NAME -->`` and ``<!-- end -->`` is
+replaced; everything else stays.
 """
 
 import re

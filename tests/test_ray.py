@@ -1,6 +1,8 @@
 """Ray: the same plan as on one machine, also when actors are lost."""
 
 import os
+import re
+from functools import partial
 
 import pytest
 
@@ -8,11 +10,13 @@ os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 ray = pytest.importorskip("ray")
 
+from test_evaluation import suite_file  # noqa: E402, F401
 from test_planner_service import OWN, config, window  # noqa: E402
 
-from routepack_opt.integrations.ray import RayExecutor, RayPlanner, RayWorker  # noqa: E402
+from routepack_opt.integrations.ray import RayExecutor, RayPlanner, RayWorker, ray_map  # noqa: E402
 from routepack_opt.planner import Planner, plan  # noqa: E402
 from routepack_opt.solvers.annealing.parameters import Budget  # noqa: E402
+from routepack_opt.suite.evaluation import read_suite, run_evaluation  # noqa: E402
 
 pytestmark = pytest.mark.ray
 
@@ -64,3 +68,19 @@ def test_the_planner_as_an_actor_falls_back_when_it_is_lost(wanted):
     assert lost.placement == wanted.placement
     assert planner.plan(window()).rung == "annealed"
     planner.close()
+
+
+def test_an_evaluation_on_ray_ends_in_the_same_table(suite_file, tmp_path):  # noqa: F811
+    suite = read_suite(suite_file)
+    here, there = (tmp_path / name for name in ("here.jsonl", "there.jsonl"))
+    run_evaluation(suite, proposals=200, output=here)
+    run_evaluation(suite, proposals=200, output=there, mapper=ray_map)
+    tables = [re.sub(r'"plan_seconds": [^,]+', "", path.read_text()) for path in (here, there)]
+    assert tables[0] == tables[1]
+
+
+def test_what_a_window_raises_on_ray_is_raised_here():
+    found = ray_map(partial(int), ["1", "2", "no"])
+    assert [next(found), next(found)] == [1, 2]
+    with pytest.raises(ValueError, match="no"):
+        next(found)

@@ -15,6 +15,7 @@ from routepack_opt.cli.output import err, number, out, percent, print_json, prin
 from routepack_opt.errors import InputError
 from routepack_opt.suite.evaluation import read_suite, run_evaluation, summary
 from routepack_opt.suite.evaluation.results import LAYOUTS, Row
+from routepack_opt.suite.evaluation.runs import Mapper
 from routepack_opt.suite.evaluation.tables import RATES
 
 _NAMES = {"baseline": "Baseline", "reorder": "Reorder", "routepack": "RoutePack"}
@@ -33,6 +34,9 @@ def evaluate(
         float | None, typer.Option("--deadline", help="Seconds of every plan instead.")
     ] = None,
     processes: Annotated[int, typer.Option(help="Processes that share the windows.", min=1)] = 1,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="Share the windows among the cores of a Ray instead.")
+    ] = False,
     only: Annotated[str, typer.Option(help="Only scenarios whose name has this in it.")] = "",
     output: o.Output = None,
     json: o.Json = False,
@@ -52,6 +56,7 @@ def evaluate(
         proposals=proposals,
         deadline=deadline,
         processes=processes,
+        mapper=_ray_map() if ray else None,
         output=output,
         progress=_Progress(),
     )
@@ -63,6 +68,15 @@ def evaluate(
         _print(scenario, results.header["assumptions"][scenario["scenario"]])
     if output is not None:
         out.print(f"written to {output} and {output.with_suffix('.csv')}")
+
+
+def _ray_map() -> Mapper:
+    try:
+        from routepack_opt.integrations.ray import ray_map
+    except ModuleNotFoundError as error:
+        remedy = "Install it with: pip install 'routepack_opt[ray]'"
+        raise InputError("the package ray", "none", "--ray", remedy) from error
+    return ray_map
 
 
 class _Progress:

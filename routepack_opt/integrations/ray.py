@@ -1,4 +1,4 @@
-"""Ray: the search spread over a cluster, and the planner as an actor.
+"""Ray: the search spread over a cluster, the planner as an actor, and a map for evaluation runs.
 
 Guarantees: for the same seed and budget the plan is the one of a single machine, whatever the number of
 actors and whichever of them are lost; a lost or late actor costs a plan, never the step.
@@ -7,7 +7,7 @@ actors and whichever of them are lost; a lost or late actor costs a plan, never 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -24,9 +24,60 @@ from routepack_opt.plans import Plan
 from routepack_opt.solvers.annealing.members import Member, Step
 from routepack_opt.window import Window
 
-__all__ = ["RayExecutor", "RayPlanner", "RayWorker"]
+__all__ = ["RayExecutor", "RayPlanner", "RayWorker", "ray_map"]
 
 _BETWEEN_LOOKS = 2**17  # proposals that an actor makes between two looks of a timed search at the clock
+
+
+def ray_map(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    """Map a function over items on Ray's cores, one item each, and keep their order.
+
+    Parameters
+    ----------
+    function : callable
+        Can be pickled, and depends on its item alone; an item whose worker is lost runs again.
+    items : iterable
+        Can be pickled.
+
+    Yields
+    ------
+    object
+        Results, in the order of the items.
+
+    Raises
+    ------
+    Exception
+        What `function` raised.
+
+    Notes
+    -----
+    Starts a local Ray, or joins the one that ``RAY_ADDRESS`` names, unless the process already has one.
+    """
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    task = ray.remote(_call).options(num_cpus=1)
+    order = ray.put(pickle.dumps(function))
+    pending = [task.remote(order, pickle.dumps(item)) for item in items]
+    try:
+        for reference in pending:
+            yield _answer(reference)
+    finally:
+        for reference in pending:
+            ray.cancel(reference, force=True)  # does nothing to those that are done
+
+
+def _call(order: bytes, item: bytes) -> Any:
+    return pickle.loads(order)(pickle.loads(item))
+
+
+def _answer(reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except RayError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, Exception):
+            raise cause from error
+        raise
 
 
 class _Chains:

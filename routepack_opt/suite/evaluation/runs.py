@@ -1,13 +1,13 @@
-"""Evaluation runs: every window of a suite, in several processes, resumable.
+"""Evaluation runs: every window of a suite, in several processes or on a cluster, resumable.
 
-Guarantees: the finished table does not depend on the number of processes, nor on whether the run was stopped
-in between; rows are on disk as soon as all windows before them are.
+Guarantees: the finished table does not depend on who runs a window (only its `plan_seconds` do), nor on
+whether the run was stopped in between; rows are on disk as soon as all windows before them are.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -33,6 +33,8 @@ from routepack_opt.suite.evaluation.scenarios import EvaluationSuite, Scenario
 
 #: Called with windows done, windows in all, and the newest rows.
 Progress = Callable[[int, int, Sequence[Row]], None]
+#: Maps a function over items and keeps their order, as `map` does.
+Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 _Unit = tuple[Scenario, int, tuple[int, ...]]
 
 
@@ -43,6 +45,7 @@ def run_evaluation(
     proposals: int | None = None,
     deadline: float | None = None,
     processes: int = 1,
+    mapper: Mapper | None = None,
     output: Path | None = None,
     progress: Progress | None = None,
 ) -> Results:
@@ -58,6 +61,8 @@ def run_evaluation(
         Budget of every plan, or its seconds; at most one. Neither means the default budget.
     processes : int, default 1
         Processes that share the windows; one runs them here.
+    mapper : callable, optional
+        Runs the windows instead, such as :func:`routepack_opt.integrations.ray.ray_map`.
     output : Path, optional
         JSON-lines file, written as the run goes on and continued by a second run; a CSV of the rows is
         written beside it at the end.
@@ -71,10 +76,12 @@ def run_evaluation(
     Raises
     ------
     InputError
-        For both budgets, or an output of another run.
+        For both budgets, both processes and a mapper, or an output of another run.
     """
     if proposals is not None and deadline is not None:
         raise InputError("at most one of proposals and deadline", "both", "budget")
+    if mapper is not None and processes != 1:
+        raise InputError("at most one of processes and a mapper", f"{processes} processes and one", "mapper")
     chosen = tuple(range(whole_number(seeds, "seeds", low=1)))
     budget = {"proposals": proposals, "deadline": deadline}
     header = {
@@ -89,7 +96,7 @@ def run_evaluation(
     units = list(_units(suite, chosen, rows))
     windows = sum(len(scenario.windows) for scenario in suite.scenarios)
     done = windows - len(units)
-    with _mapping(whole_number(processes, "processes", low=1)) as run_all:
+    with _mapping(whole_number(processes, "processes", low=1), mapper) as run_all:
         for made in run_all(partial(_run, budget), units):
             done += 1
             rows |= {_key(row): row for row in made}
@@ -131,10 +138,10 @@ def _ordered(suite: EvaluationSuite, seeds: Sequence[int], rows: Mapping[Any, Ro
 
 
 @contextmanager
-def _mapping(processes: int) -> Iterator[Callable[..., Iterator[list[Row]]]]:
+def _mapping(processes: int, mapper: Mapper | None) -> Iterator[Mapper]:
     """Give a map over units that keeps their order."""
-    if processes == 1:
-        yield map
+    if mapper is not None or processes == 1:
+        yield mapper or map
         return
     # A fork would copy the locks of threads that kernels and libraries have started.
     context = multiprocessing.get_context("spawn")
