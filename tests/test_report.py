@@ -19,6 +19,8 @@ import routepack_opt as rp
 from routepack_opt.crossings import Crossings
 from routepack_opt.errors import InputError
 from routepack_opt.plotting import PARTS, draw_parts, plot_plan, plot_sensitivity, save_plot
+from routepack_opt.plotting.style import new_figure
+from routepack_opt.plotting.terms import draw_load_maps
 from routepack_opt.report import plan_page, results_page, write_page
 from routepack_opt.suite.evaluation import read_results, summary
 from routepack_opt.suite.evaluation.assumptions import VARIED
@@ -80,6 +82,20 @@ def test_cells_say_their_tokens_and_ranks_their_loads(plan):
     texts = titles(drawing(plan, "loads"))
     loads = [int(re.search(r": ([\d,]+) assignments", text)[1].replace(",", "")) for text in texts]
     assert loads == [*shot.loads_identity.ravel().tolist(), *shot.loads_plan.ravel().tolist()]
+
+
+def test_load_maps_stand_before_above_after_at_the_width_of_a_phone(plan):
+    figure = new_figure(4.8, 4.8 * PARTS["loads"].shape(plan))
+    draw_load_maps(plan, figure)
+    figure.draw_without_rendering()
+    before, after = (axis.get_window_extent() for axis in figure.axes)
+    assert after.y1 < before.y0
+    assert after.width == pytest.approx(before.width)
+    assert before.width > 0.75 * figure.bbox.width
+    pixels = 358 / (72 * 4.8)  # of a point, where the page is 390 wide
+    assert min(text.get_fontsize() for axis in figure.axes for text in axis.texts) * pixels >= 7
+    room = before.height / figure.dpi * 72 / len(plan.snapshot.loads_plan)
+    assert room >= 7  # points for the number of a layer
 
 
 def test_the_search_is_drawn_level_by_level(plan):

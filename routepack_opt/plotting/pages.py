@@ -12,7 +12,13 @@ from routepack_opt.plans import Plan
 from routepack_opt.plotting.search import draw_search
 from routepack_opt.plotting.style import Hints, held, new_figure, suffix_of, write_figure
 from routepack_opt.plotting.svg import Drawing, inline_svg
-from routepack_opt.plotting.terms import draw_fill, draw_load_maps, draw_rank_loads, draw_rows
+from routepack_opt.plotting.terms import (
+    draw_fill,
+    draw_load_maps,
+    draw_rank_loads,
+    draw_rows,
+    load_maps_shape,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,11 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Part:
-    """One figure of a plan: its title, what it shows in a sentence, and what draws it."""
+    """One figure of a plan: its title, what it shows in a sentence, what draws it, and height over width."""
 
     title: str
     caption: str
     draw: Callable[[Plan, Any], Hints]
+    shape: Callable[[Plan], float] = lambda plan: 0.65
 
 
 #: The figures that `save_plot` knows by name.
@@ -41,6 +48,7 @@ PARTS = {
         "EP rank loads of every layer, before and after",
         "Load over the layer's mean; orange is above it, blue below.",
         draw_load_maps,
+        load_maps_shape,
     ),
     "fill": Part(
         "Tokens in every cell, % of the capacity", "The fuller, the stronger the colour.", draw_fill
@@ -49,8 +57,11 @@ PARTS = {
         "The search above the proven bound",
         "Best layout so far and mean of the members over time; temperature; accepted proposals.",
         draw_search,
+        lambda plan: 0.85,
     ),
 }
+#: Inches across: in a file, and on a page, where a phone's 390 pixels leave texts of 7 points about 7 pixels.
+_FILE, _SCREEN = 6.4, 4.8
 _PAGE = ("rows", "ranks", "fill", "search")
 
 
@@ -103,7 +114,7 @@ def save_plot(plan: Plan, path: str | os.PathLike[str], which: str = "plan") -> 
         figure = plot_plan(plan)
     elif which in PARTS:
         held(plan)
-        figure = new_figure(6.4, 5.2 if which == "search" else 4.0)
+        figure = new_figure(_FILE, _FILE * PARTS[which].shape(plan))
         _draw(plan, which, figure)
     else:
         raise InputError("plan, " + ", ".join(PARTS), repr(which), "which")
@@ -120,7 +131,7 @@ def draw_parts(plan: Plan) -> list[Drawing]:
     """
     drawings = []
     for name, part in PARTS.items():
-        figure = new_figure(6.4, 5.2 if name == "search" else 4.0)
+        figure = new_figure(_SCREEN, _SCREEN * part.shape(plan))
         hints = part.draw(plan, figure)
         svg = inline_svg(figure, name, f"{part.title}. {part.caption}", hints)
         drawings.append(Drawing(name, part.title, part.caption, svg))

@@ -101,12 +101,18 @@ def draw_load_map(plan: Plan, figure: Any, which: str = "placed") -> Hints:
 
 
 def draw_load_maps(plan: Plan, figure: Any) -> Hints:
-    """Draw both load maps side by side."""
+    """Draw both load maps, before above after, so that each has the whole width of a small screen."""
     hints: Hints = {}
-    for part, which in zip(figure.subfigures(1, 2), ("identity", "placed"), strict=True):
-        part.suptitle(f"{which}, load / mean", fontsize=8)
+    names = {"identity": "before: experts where they were", "placed": "after: as placed"}
+    for part, (which, name) in zip(figure.subfigures(2, 1), names.items(), strict=True):
+        part.suptitle(f"{name}, load / mean", fontsize=8)
         hints |= draw_load_map(plan, part, which)
     return hints
+
+
+def load_maps_shape(plan: Plan) -> float:
+    """Return height over width of both load maps: room for the number of every layer, within bounds."""
+    return min(0.25 + 0.075 * len(held(plan).loads_plan), 1.7)
 
 
 def draw_fill(plan: Plan, figure: Any) -> Hints:
