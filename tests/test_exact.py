@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles_exact import RULES, best_score, obeys, random_placement, random_problem
 
+import routepack_opt as rp
 from routepack_opt.errors import InputError
 from routepack_opt.models.layout import COMPONENTS, build_layout_model
 from routepack_opt.scoring import score
@@ -176,3 +177,10 @@ solve_exact(problem, placement=placement, rows=2, backend={backend!r})
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == ""
+
+
+def test_a_missing_package_is_named_with_its_remedy(monkeypatch):
+    monkeypatch.setattr("routepack_opt.solvers.exact.lexicographic.find_spec", lambda name: None)
+    problem = rp.Problem(rp.Window.from_lengths([3, 2]), rp.Topology(dp=1), capacity=8, stages=())
+    with pytest.raises(InputError, match=r"the package highspy.*routepack_opt\[exact\]"):
+        solve_exact(problem, rows=1, backend="highs")

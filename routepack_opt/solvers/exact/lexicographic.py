@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Literal
 
 from routepack_opt.errors import InfeasibleError, InputError
@@ -26,6 +27,7 @@ _BACKENDS: dict[str, Callable[[int, int], Backend]] = {
     "highs": lambda seed, workers: ProcessBackend("highs", seed, workers),
     "pyomo": lambda seed, workers: ProcessBackend("pyomo", seed, workers),
 }
+_PACKAGES = {"cpsat": ("ortools",), "highs": ("highspy",), "pyomo": ("pyomo", "highspy")}
 _EXPLAIN_SECONDS = 10.0
 _ROWS_SECONDS = 60.0  # to find the least number of rows, when it is not given
 
@@ -80,11 +82,15 @@ def solve_exact(
     Raises
     ------
     InputError
-        On an unknown backend, a hint that is no layout of `rows` rows, a bound that the hint contradicts, or
-        numbers that no int64 model holds.
+        On an unknown backend or one whose package is missing, a hint that is no layout of `rows` rows, a
+        bound that the hint contradicts, or numbers that no int64 model holds.
     """
     if backend not in _BACKENDS:
         raise InputError(" or ".join(map(repr, _BACKENDS)), repr(backend), "backend")
+    for package in _PACKAGES[backend]:
+        if find_spec(package) is None:
+            remedy = "Install it with: pip install 'routepack_opt[exact]'"
+            raise InputError(f"the package {package}", "none", f"backend {backend!r}", remedy)
     started = clock()
     deadline = None if time_limit is None else started + time_limit
     if placement is None:
