@@ -114,6 +114,21 @@ def seams():
     return grid(head, body)
 
 
+def crossings():
+    """Show crossings between nodes before and after seating, means over windows."""
+    groups = {}
+    for of in how_good.lines(RESULTS / "crossings.jsonl"):
+        shape = ("slots", "shards", "ranks", "nodes")
+        groups.setdefault(tuple(of[key] for key in shape), []).append(of)
+    head = ["slots", "shards", "ranks", "nodes", "windows", "before", "after", "saved"]
+    body = []
+    for shape, found in groups.items():
+        shares = [100 * np.mean([of[key] / of["total"] for of in found]) for key in ("before", "after")]
+        saved = 100 * np.mean([of["saved"] for of in found])
+        body.append([*shape, len(found), *(f"{share:.2f} %" for share in shares), f"{saved:.2f} %"])
+    return grid(head, body)
+
+
 def placement():
     """Placers on OLMoE's loads."""
     head = ["ranks", "method", "busiest rank over the bound, mean", "worst"]
@@ -151,6 +166,7 @@ TABLES = {
     "rows.json": rows,
     "gap-exact-small.jsonl": how_good.gap,
     "exact.jsonl": how_good.proof,
+    "root-bounds.jsonl": how_good.roots,
     "production.jsonl": how_good.production,
     "annealing-quality.json": quality,
     "annealing-speed.json": speed,
@@ -161,6 +177,7 @@ TABLES = {
     "runtime.json": runtime,
     "evaluation.jsonl": evaluated,
     "peers.json": peers,
+    "crossings.jsonl": crossings,
     "seams.json": seams,
     "calibration.json": how_good.calibration,
 }
