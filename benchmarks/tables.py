@@ -26,12 +26,20 @@ def show(name):
     keys = ("version", "measured", "cpu", "cores", "system")
     values = ["not recorded" if run[key] is None else run[key] for key in keys]
     where = grid(head, [[f"`benchmarks/results/{name}`", f"`{run['command']}`", *values]])
-    return f"{where}\n\n{TABLES[name]()}"
+    return f"{where}\n\n{TABLES[name]() if name in TABLES else plain(name)}"
 
 
 def load(name):
     """Read a JSON results file."""
     return json.loads((RESULTS / name).read_text())
+
+
+def plain(name):
+    """Show the rows of a file without a table of its own: the fields that hold one number or text."""
+    found = load(name)["rows"]
+    fields = [key for key, value in found[0].items() if not isinstance(value, list | dict)]
+    body = [[f"{row[k]:.5g}" if isinstance(row[k], float) else row[k] for k in fields] for row in found]
+    return grid([field.replace("_", " ") for field in fields], body)
 
 
 def rows():
