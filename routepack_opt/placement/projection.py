@@ -28,10 +28,13 @@ def project(counts: Any, expert_of_slot: IntArray, ranks: int) -> Unsigned:
         raise InputError("integer counts", f"dtype {table.dtype}", "counts")
     if table.dtype != np.int32:
         table = table.astype(np.int64)
+    ranked = np.empty(expert_of_slot.shape, dtype=np.uint32)
+    np.put_along_axis(ranked, expert_of_slot, np.arange(expert_of_slot.shape[1], dtype=np.uint32), axis=1)
+    ranked //= np.uint32(expert_of_slot.shape[1] // ranks)
     # Nearly every window fits 16 bits, so that is tried first; a second pass is the rare case.
     for width in (np.uint16, np.uint32, np.uint64):
         out = np.empty((*table.shape[:2], ranks), dtype=width)
-        least, largest = project_counts(table, expert_of_slot, out)
+        least, largest = project_counts(table, ranked, out)
         if least < 0:
             index = tuple(int(k) for k in np.argwhere(table < 0)[0])
             raise InputError(
