@@ -14,8 +14,8 @@ def project_counts(counts: Any, rank_of_expert: Any, out: Any) -> tuple[int, int
     """Fill `out` [M, L, P] with rank sums of `counts` [M, L, E].
 
     Returns a number that is negative when a count is, and the largest sum. Sums that do not fit `out` wrap;
-    the caller then repeats with a wider type. Counts are read as they lie in memory, which is twice as fast as
-    rank by rank.
+    the caller then repeats with a wider type. Counts are read as they lie in memory, twice as fast as rank by
+    rank.
     """
     samples, layers, experts = counts.shape
     ranks = out.shape[2]
