@@ -46,6 +46,12 @@ class Batch:
         """Size of the buffer."""
         return int(self.splits.sum())
 
+    def peers(self) -> list[int]:
+        """Member of the process group that each piece goes to or comes from."""
+        ends = np.cumsum(self.splits)
+        found: list[int] = np.searchsorted(ends, self.offsets, side="right").tolist()
+        return found
+
 
 @dataclass(frozen=True)
 class Exchange:
@@ -68,10 +74,14 @@ class Exchange:
     recv_lanes: Batch
 
     @property
+    def sent_bytes(self) -> int:
+        """Bytes that either stage sends, kept for parts that do not lie in one piece."""
+        return max(self.send_ranks.bytes, self.send_lanes.bytes)
+
+    @property
     def staging_bytes(self) -> int:
         """Bytes of staging that this rank needs for the transfer; both stages send from the same area."""
-        kept = self.recv_ranks.bytes + self.local.bytes + self.recv_lanes.bytes
-        return kept + max(self.send_ranks.bytes, self.send_lanes.bytes)
+        return self.recv_ranks.bytes + self.local.bytes + self.recv_lanes.bytes + self.sent_bytes
 
 
 def _batch(mask: Int, peer: Int, size: Int, peers: int) -> Batch:

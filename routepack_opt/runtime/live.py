@@ -14,7 +14,10 @@ from routepack_opt.runtime.movement import Transfer
 from routepack_opt.runtime.pieces import END, SOURCE_SLOT, START, TARGET_LANE, TARGET_SLOT, TENSOR
 from routepack_opt.runtime.state import ExpertTensor
 
-__all__ = ["LiveLayer"]
+__all__ = ["LiveLayer", "Part"]
+
+Part = tuple[int, Tensor]
+"""Member of a process group, and bytes (uint8) that go to it or come from it."""
 
 
 class LiveLayer:
@@ -39,19 +42,41 @@ class LiveLayer:
         typed: Tensor = area[offset : offset + size].view(like.dtype).view(like.shape)
         return typed
 
-    def read(
-        self, batch: Batch, into: Tensor, arrived: Tensor | None = None, offsets: dict[int, int] | None = None
-    ) -> None:
-        """Copy pieces into a buffer: from live storage, or from `arrived` where `offsets` knows the row."""
+    def read(self, batch: Batch, into: Tensor) -> None:
+        """Copy pieces from live storage into a buffer."""
         with torch.no_grad():
             for row, offset in zip(batch.rows.tolist(), batch.offsets.tolist(), strict=True):
-                if offsets is not None and arrived is not None and row in offsets:
-                    piece = self._pieces[row].tolist()
-                    size = (piece[END] - piece[START]) * self._tensors[piece[TENSOR]].spec.itemsize
-                    into[offset : offset + size].copy_(arrived[offsets[row] : offsets[row] + size])
-                else:
-                    view = self._view(row, SOURCE_SLOT)
-                    self._typed(into, offset, view).copy_(view)
+                view = self._view(row, SOURCE_SLOT)
+                self._typed(into, offset, view).copy_(view)
+
+    def sources(
+        self, batch: Batch, spare: Tensor, arrived: Tensor | None = None, offsets: dict[int, int] | None = None
+    ) -> list[Part]:
+        """Bytes of each piece and who gets them: in `arrived` where `offsets` knows the row, else live ones.
+
+        A piece that does not lie in one piece of live storage is copied into `spare` first.
+        """
+        parts = []
+        for row, offset, peer in zip(batch.rows.tolist(), batch.offsets.tolist(), batch.peers(), strict=True):
+            if offsets is not None and arrived is not None and row in offsets:
+                part = arrived[offsets[row] : offsets[row] + self._bytes(row)]
+            else:
+                view = self._view(row, SOURCE_SLOT).detach()
+                if not view.is_contiguous():
+                    copy = self._typed(spare, offset, view)
+                    view = copy.copy_(view)
+                part = view.view(-1).view(torch.uint8)
+            parts.append((peer, part))
+        return parts
+
+    def buffers(self, batch: Batch, area: Tensor) -> list[Part]:
+        """Where the bytes of each piece go, and who sends them."""
+        rows = zip(batch.rows.tolist(), batch.offsets.tolist(), batch.peers(), strict=True)
+        return [(peer, area[offset : offset + self._bytes(row)]) for row, offset, peer in rows]
+
+    def _bytes(self, row: int) -> int:
+        piece = self._pieces[row].tolist()
+        return int((piece[END] - piece[START]) * self._tensors[piece[TENSOR]].spec.itemsize)
 
     def writes(self, batch: Batch, area: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Pair the live target of each piece of this lane with its staged bytes."""

@@ -25,8 +25,8 @@ from routepack_opt.errors import InputError
 from routepack_opt.placement import Placement
 from routepack_opt.runtime.control import Control, MaterializeError
 from routepack_opt.runtime.dispatch import LayerMap
-from routepack_opt.runtime.exchange import Batch, exchange_of
-from routepack_opt.runtime.live import LiveLayer
+from routepack_opt.runtime.exchange import exchange_of
+from routepack_opt.runtime.live import LiveLayer, Part
 from routepack_opt.runtime.movement import LayerState, Mesh, Movement, Transfer, plan_movement
 from routepack_opt.runtime.pieces import digest
 from routepack_opt.runtime.state import ExpertTensor
@@ -247,29 +247,32 @@ class Materializer:
             free += batch.bytes
         self._peak = max(self._peak, exchange.staging_bytes)
 
-        send = self._arena[free : free + exchange.send_ranks.bytes]
-        live.read(exchange.send_ranks, send)
-        self._all_to_all(areas["ranks"], send, exchange.recv_ranks, exchange.send_ranks, self._groups.ranks)
+        spare = self._arena[free : free + exchange.sent_bytes]
+        sources = live.sources(exchange.send_ranks, spare)
+        self._exchange(live.buffers(exchange.recv_ranks, areas["ranks"]), sources, self._groups.ranks)
         live.read(exchange.local, areas["local"])
-
-        send = self._arena[free : free + exchange.send_lanes.bytes]
         arrived = dict(
             zip(exchange.recv_ranks.rows.tolist(), exchange.recv_ranks.offsets.tolist(), strict=True)
         )
-        live.read(exchange.send_lanes, send, areas["ranks"], arrived)
-        self._all_to_all(areas["lanes"], send, exchange.recv_lanes, exchange.send_lanes, self._groups.lanes)
+        sources = live.sources(exchange.send_lanes, spare, areas["ranks"], arrived)
+        self._exchange(live.buffers(exchange.recv_lanes, areas["lanes"]), sources, self._groups.lanes)
         return [
             pair for name, batch in zip(areas, kept, strict=True) for pair in live.writes(batch, areas[name])
         ]
 
-    def _all_to_all(self, into: Tensor, out: Tensor, recv: Batch, send: Batch, group: Any) -> None:
-        """One exchange of bytes, which no rank enters alone for longer than the timeout."""
-        if group is None:
+    def _exchange(self, into: list[Part], out: list[Part], group: Any) -> None:
+        """Send and receive parts, all at once; no rank waits longer than the timeout.
+
+        Point to point, part by part, state leaves from where it lives: one collective over one buffer would
+        have all of it packed first. Between two ranks both sides list the parts in the same order.
+        """
+        if group is None or not (into or out):
             return
-        work = dist.all_to_all_single(
-            into, out, recv.splits.tolist(), send.splits.tolist(), group=group, async_op=True
-        )
-        work.wait(timedelta(seconds=self._control.timeout))
+        peer = dist.get_global_rank
+        operations = [dist.P2POp(dist.irecv, part, peer(group, source), group) for source, part in into]
+        operations += [dist.P2POp(dist.isend, part, peer(group, target), group) for target, part in out]
+        for work in dist.batch_isend_irecv(operations):
+            work.wait(timedelta(seconds=self._control.timeout))
 
 
 def _slots(placement: Placement | NDArray[np.int64], ranks: int, layers: int) -> NDArray[np.int64]:

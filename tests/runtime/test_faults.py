@@ -160,7 +160,7 @@ def dying(rank, when):
         return None
     if rank == 3 and when == "before":
         os._exit(1)
-    exchange, calls = job.materializer._all_to_all, []
+    exchange, calls = job.materializer._exchange, []
 
     def die(*args):
         calls.append(args)
@@ -168,7 +168,7 @@ def dying(rank, when):
             os._exit(1)
         return exchange(*args)
 
-    job.materializer._all_to_all = die
+    job.materializer._exchange = die
     start = time.monotonic()
     message = refused(job, PLACEMENT, before)
     assert "earlier failure" in refused(job, PLACEMENT, before)
