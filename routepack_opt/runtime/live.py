@@ -6,6 +6,9 @@ Guarantees: a piece is copied with its own dtype and shape, so strided views wor
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import torch
 from torch import Tensor
 
@@ -50,17 +53,16 @@ class LiveLayer:
                 self._typed(into, offset, view).copy_(view)
 
     def sources(
-        self, batch: Batch, spare: Tensor, arrived: Tensor | None = None, offsets: dict[int, int] | None = None
+        self, batch: Batch, spare: Tensor, arrived: Mapping[int, Tensor] = MappingProxyType({})
     ) -> list[Part]:
-        """Bytes of each piece and who gets them: in `arrived` where `offsets` knows the row, else live ones.
+        """Bytes of each piece and who gets them: what has `arrived` for its row, else live ones.
 
         A piece that does not lie in one piece of live storage is copied into `spare` first.
         """
         parts = []
         for row, offset, peer in zip(batch.rows.tolist(), batch.offsets.tolist(), batch.peers(), strict=True):
-            if offsets is not None and arrived is not None and row in offsets:
-                part = arrived[offsets[row] : offsets[row] + self._bytes(row)]
-            else:
+            part = arrived.get(row)
+            if part is None:
                 view = self._view(row, SOURCE_SLOT).detach()
                 if not view.is_contiguous():
                     copy = self._typed(spare, offset, view)

@@ -248,14 +248,13 @@ class Materializer:
         self._peak = max(self._peak, exchange.staging_bytes)
 
         spare = self._arena[free : free + exchange.sent_bytes]
-        sources = live.sources(exchange.send_ranks, spare)
-        self._exchange(live.buffers(exchange.recv_ranks, areas["ranks"]), sources, self._groups.ranks)
+        incoming = live.buffers(exchange.recv_ranks, areas["ranks"])
+        self._exchange(incoming, live.sources(exchange.send_ranks, spare), self._groups.ranks)
         live.read(exchange.local, areas["local"])
-        arrived = dict(
-            zip(exchange.recv_ranks.rows.tolist(), exchange.recv_ranks.offsets.tolist(), strict=True)
-        )
-        sources = live.sources(exchange.send_lanes, spare, areas["ranks"], arrived)
-        self._exchange(live.buffers(exchange.recv_lanes, areas["lanes"]), sources, self._groups.lanes)
+        rows = exchange.recv_ranks.rows.tolist()
+        arrived = {row: part for row, (_, part) in zip(rows, incoming, strict=True)}
+        outgoing = live.sources(exchange.send_lanes, spare, arrived)
+        self._exchange(live.buffers(exchange.recv_lanes, areas["lanes"]), outgoing, self._groups.lanes)
         return [
             pair for name, batch in zip(areas, kept, strict=True) for pair in live.writes(batch, areas[name])
         ]
