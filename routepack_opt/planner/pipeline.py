@@ -48,9 +48,10 @@ def default_budget(problem: Problem) -> Budget:
 
     Notes
     -----
-    2,000 proposals per item, at least 200,000: chosen from the sweep in ``benchmarks/annealing.py``.
+    2,000 proposals per item, at least a million: chosen from the sweep in ``benchmarks/annealing.py`` and the
+    proven optima of ``instances/exact-small``.
     """
-    return Budget(max(200_000, 2_000 * problem.items.size))
+    return Budget(max(1_000_000, 2_000 * problem.items.size))
 
 
 class Described(NamedTuple):

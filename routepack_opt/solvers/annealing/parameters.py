@@ -96,6 +96,8 @@ class AnnealingParameters:
     blocks_first : bool
         Search over which row-shard an item is in, then over the cells inside each, then over all (see
         `blocks`), where the problem allows it.
+    complete : bool
+        Look at all layouts at the end (see `complete`), where the problem is small enough.
     rule : {"annealing", "paper"}
         Whose defaults these are; written into the plan.
     """
@@ -106,6 +108,7 @@ class AnnealingParameters:
     coldest: float = 1e-6
     mix: Mix = Mix()
     blocks_first: bool = True
+    complete: bool = True
     rule: Literal["annealing", "paper"] = "annealing"
 
     def __post_init__(self) -> None:
@@ -161,5 +164,6 @@ PAPER = AnnealingParameters(
     hottest=1e-4,
     mix=Mix(near=0, any=924, move=100, pair=0, guided=819),
     blocks_first=False,
+    complete=False,
     rule="paper",
 )

@@ -33,6 +33,7 @@ from routepack_opt.solvers.annealing.resampling import copies
 
 PHASES = ("cells", "blocks", "inside", "finish")
 _CHAINS, _RESAMPLING = 1, 2  # what random streams are spawned for
+_BEFORE_COMPLETE = 0.5  # of the time left, where a complete search follows
 _PILOT = 2_000  # proposals per member that measure the speed before the first level of a timed run
 
 
@@ -130,6 +131,13 @@ class Limits:
         if self.checkpoint is not None and self.deadline is not None:
             raise AssertionError("a checkpoint holds a search in proposals")
 
+    def until(self, share: float) -> Limits:
+        """Return the limits of a first part: all proposals, or a share of the time left."""
+        if self.deadline is None:
+            return self
+        now = self.clock()
+        return replace(self, deadline=now + (self.deadline - now) * share)
+
 
 def anneal(
     problem: Problem,
@@ -170,13 +178,18 @@ def anneal(
     AnnealingResult
     """
     from routepack_opt.solvers.annealing.blocks import anneal_blocks_first, blocks_pay
+    from routepack_opt.solvers.annealing.complete import covers, finish_completely
 
     parameters = parameters or AnnealingParameters()
     instance, starts = build_instance(problem, demand), [to_kernel(problem, cells) for cells in seeds]
     limits = Limits(proposals, deadline, clock, executor or SerialExecutor(), progress, checkpoint)
     blocks = parameters.blocks_first and blocks_pay(instance, rows)
     search = anneal_blocks_first if blocks else anneal_cells
-    result = search(instance, starts, rows, seed=seed, parameters=parameters, limits=limits)
+    complete = parameters.complete and covers(instance, rows)
+    part = limits.until(_BEFORE_COMPLETE) if complete else limits
+    result = search(instance, starts, rows, seed=seed, parameters=parameters, limits=part)
+    if complete:
+        result = finish_completely(instance, result, rows, limits)
     return replace(result, cell_of_item=from_kernel(problem, result.cell_of_item))
 
 
