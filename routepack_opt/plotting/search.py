@@ -6,6 +6,7 @@ rows found, follow those of the first in time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,8 @@ def draw_search(plan: Plan, figure: Any) -> Hints:
     top, middle, low = figure.subplots(3, 1, sharex=True, height_ratios=[2.4, 1.3, 1.3])
     seconds = elapsed(plan)
     _draw_scores(plan, top, seconds)
-    (line,) = middle.plot(seconds, [level["temperature"] for level in plan.trace], color=ORANGE, lw=1.5)
+    warm = [level["temperature"] or math.nan for level in plan.trace]  # a complete search has none
+    (line,) = middle.plot(seconds, warm, color=ORANGE, lw=1.5)
     line.set_gid("temperature")
     middle.set_yscale("log")
     dress(middle, "", "temperature")

@@ -10,7 +10,7 @@ import numpy as np
 from routepack_opt.arrays import IntArray
 from routepack_opt.solvers.annealing._kernels.peaks import LANES
 from routepack_opt.solvers.annealing._kernels.state import Instance
-from routepack_opt.solvers.annealing.complete._kernels.blocks import search_blocks, split_both
+from routepack_opt.solvers.annealing.complete._kernels.blocks import search_blocks
 from routepack_opt.solvers.annealing.complete._kernels.tables import Tables, Work
 
 _MOST_ITEMS = 30
@@ -62,12 +62,7 @@ def search_all(
     order = _order(instance)
     tables = _tables(instance, rows, order)
     work = _work(tables, score, nodes)
-    if rows * (instance.shard_start.size - 1) == 2:
-        complete = bool(search_blocks(tables, work))
-    else:
-        _fill_first(tables, work)
-        split_both(tables, work)
-        complete = bool(work.nodes[0] < nodes)
+    complete = bool(search_blocks(tables, work))
     found = (int(work.best[0]), int(work.best[1]), int(work.best[2]))
     if found < score:
         start = instance.shard_start if rows == 1 else np.arange(rows) * instance.shard_of_slot.size
@@ -145,10 +140,3 @@ def _work(tables: Tables, score: tuple[int, int, int], nodes: int) -> Work:
         best=np.array(score, np.int64),
         nodes=np.array([0, nodes], np.int64),
     )
-
-
-def _fill_first(tables: Tables, work: Work) -> None:
-    """Put every item into the only block."""
-    work.peaks[0] = tables.demand.sum(axis=0).max(axis=1).sum()
-    for field, values in enumerate((tables.tokens, tables.squares, tables.samples, tables.room)):
-        work.sums[0, field] = values.sum()

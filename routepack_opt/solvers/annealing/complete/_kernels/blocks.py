@@ -24,12 +24,19 @@ from routepack_opt.solvers.annealing.complete._kernels.tables import (
 def search_blocks(tables: Tables, work: Work) -> bool:
     """Improve `work.best` over all divisions; says whether none was left out.
 
+    With a single block, of width `tables.widths[0]`, only its cells are searched.
+
     Notes
     -----
     Depth first, item by item. What is still open adds to the peaks of two blocks in a layer at least
     ``sum of min(q[i, p], q[i, p'])``, whatever ranks p and p' they have: each item goes to one of the two.
     """
     size = work.side.size
+    if tables.widths[1] == 0:
+        for item in range(size):
+            place(tables, work, item, 0, 1)
+        split_both(tables, work)
+        return work.nodes[0] < work.nodes[1]
     k = np.int64(0)
     work.side[0] = -1
     while k >= 0:
