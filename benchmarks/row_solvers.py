@@ -12,6 +12,7 @@ from routepack_opt.models.rows.arcflow import arcflow, reflect
 from routepack_opt.models.rows.export import write_flow
 from routepack_opt.solvers.highs import quiet_highs
 from routepack_opt.solvers.highs_child import solve_file
+from routepack_opt.solvers.interruptible import search
 from routepack_opt.solvers.rows import certify_rows
 
 
@@ -41,7 +42,10 @@ def cpsat_assignment(instance, limit):
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limit
     solver.parameters.num_workers = 1
-    return solver.solve(model) == cp_model.OPTIMAL
+    status, interrupted = search(solver, model)
+    if interrupted:
+        raise KeyboardInterrupt
+    return status == cp_model.OPTIMAL
 
 
 def _flow(build, instance, limit):

@@ -84,6 +84,28 @@ def test_an_interrupted_certification_keeps_bound_and_packing(tmp_path):
     assert (held.stop, held.rows) == ("interrupted", record["rows"])
 
 
+EXPLAINS = """
+import os, signal
+from routepack_opt.models.layout import build_layout_model
+from routepack_opt.solvers.exact.cpsat import explain
+from routepack_opt.suite.instances import Suite
+
+asked = Suite({suite!r}).load({name!r})
+explain(build_layout_model(asked.problem, asked.placement.demand(asked.problem.item_counts), asked.rows), 0.1)
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    signal.pause()
+except KeyboardInterrupt:
+    print("heard")
+"""
+
+
+def test_a_solver_leaves_ctrl_c_to_python():
+    code = EXPLAINS.format(suite=str(MEDIUM), name=HARD)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "heard\n"), done.stderr
+
+
 def test_a_search_stops_and_keeps_its_solution():
     from ortools.sat.python import cp_model
 

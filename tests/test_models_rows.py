@@ -14,6 +14,7 @@ from routepack_opt.models.rows.export import export_rows, write_flow
 from routepack_opt.models.rows.pyomo import fixed_row_program
 from routepack_opt.solvers.highs import quiet_highs
 from routepack_opt.solvers.highs_child import solve_file
+from routepack_opt.solvers.interruptible import search
 
 
 def cpsat_fits(problem, rows):
@@ -21,7 +22,7 @@ def cpsat_fits(problem, rows):
 
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
-    status = solver.solve(fixed_row_model(problem, rows).model)
+    status, _ = search(solver, fixed_row_model(problem, rows).model)
     assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
     return status == cp_model.OPTIMAL
 

@@ -95,7 +95,10 @@ def explain(model: LayoutModel, seconds: float | None = None) -> tuple[str, ...]
     solver.parameters.num_workers = 1
     if seconds is not None:
         solver.parameters.max_time_in_seconds = max(seconds, 0.0)
-    if solver.solve(built.model) != cp_model.INFEASIBLE:
+    status, interrupted = search(solver, built.model)
+    if interrupted:
+        raise KeyboardInterrupt
+    if status != cp_model.INFEASIBLE:
         return ()
     names = {literal.index: family for family, literal in built.assumptions.items()}
     core = [names[k] for k in solver.sufficient_assumptions_for_infeasibility() if k in names]
