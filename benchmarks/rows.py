@@ -168,7 +168,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="*")
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=10.0, help="seconds per window of the section real")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds per window of the section real")
     parser.add_argument("--library", help="folder of BPPLIB .txt files: adds the section library")
     options = parser.parse_args()
     warm_up_rows()

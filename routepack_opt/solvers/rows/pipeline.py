@@ -34,6 +34,7 @@ from routepack_opt.solvers.rows.polish import (
     guided_anneal,
     long_anneal,
     long_fill,
+    longest_fill,
     short_anneal,
 )
 from routepack_opt.solvers.rows.rules import Contradiction, contradiction, slot_bound, too_few_items
@@ -145,6 +146,7 @@ def _stages(which: str) -> list[Stage]:
         ("long fill", long_fill),
         ("fine columns", fine_bounds),
         ("fine anneal", guided_anneal),
+        ("longest fill", longest_fill),
         ("core dive", core_dive),
         ("finest columns", finest_bounds),
         ("finest anneal", guided_anneal),

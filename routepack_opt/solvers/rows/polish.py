@@ -21,6 +21,7 @@ CHEAP_PROPOSALS = 150_000
 PROPOSALS_PER_SECOND = 15_000_000
 SHORT_ROUNDS = 3
 LARGEST_SHORT = 2048  # items
+LONGEST_FILL = 3200  # items
 MOST_WASTE = 0.02  # of all tokens; where bins must leave more empty, filling them is no aim
 
 
@@ -57,8 +58,18 @@ def long_fill(state: RowState) -> None:
     _fill(state, (800, 1600), 20_000)
 
 
-def _fill(state: RowState, left: tuple[int, ...], proposals: int) -> None:
-    """Leave so many items, one number after the other; ``proposals`` are per item left."""
+def longest_fill(state: RowState) -> None:
+    """Leave most of a huge window and anneal it from hot, again while half of the time is enough for it."""
+    for seed in (1, 3, 5):
+        if state.remaining * PROPOSALS_PER_SECOND / 2 >= LONGEST_FILL * 20_000:
+            _fill(state, (LONGEST_FILL,), 20_000, seed, share=2)
+
+
+def _fill(state: RowState, left: tuple[int, ...], proposals: int, seed: int = 0, share: int = 8) -> None:
+    """Leave so many items, one number after the other.
+
+    ``proposals`` are per item left, and at most what fits one part in ``share`` of the time.
+    """
     if state.task.equal_slots:
         return
     for known in state.classes:
@@ -69,8 +80,8 @@ def _fill(state: RowState, left: tuple[int, ...], proposals: int) -> None:
             if known.closed or not 0 <= slack <= MOST_WASTE * total or keep >= core.bins.items.size:
                 break
             rest = filled(core.bins, keep, slack // 2)
-            each = _affordable(state, proposals * rest.bins.items.size, state.remaining / 8)
-            where = anneal_core(rest, count - core.used, each, seed=0)
+            each = _affordable(state, proposals * rest.bins.items.size, state.remaining / share)
+            where = anneal_core(rest, count - core.used, each, seed)
             if where is not None:
                 known.offer(core.whole(where), count)
 
