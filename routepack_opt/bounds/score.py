@@ -74,13 +74,20 @@ def placement_bound(problem: Problem, rows: int, demand: npt.NDArray[Any]) -> Sc
     return _combine(problem, rows, peaks, demand)
 
 
-def any_placement_bound(problem: Problem, rows: int) -> ScoreBound:
+def any_placement_bound(problem: Problem, rows: int, peaks: IntArray | None = None) -> ScoreBound:
     """Bound the score of every layout of `rows` rows under every placement.
 
-    Parameters and errors are those of :func:`placement_bound`, without the demand.
+    Parameters
+    ----------
+    problem, rows
+        As for :func:`placement_bound`, and so are the errors.
+    peaks : numpy.ndarray of int64, shape (L,), optional
+        What :func:`~routepack_opt.bounds.placement.rank_peaks` says of the window's loads, from a caller who
+        has it (a placement carries it as its bound).
     """
     _check(problem, rows, problem.item_counts, "counts")
-    peaks = rank_peaks(problem.loads, problem.topology.ep)
+    if peaks is None:
+        peaks = rank_peaks(problem.loads, problem.topology.ep)
     return _combine(problem, rows, peaks, problem.item_counts)
 
 
@@ -99,9 +106,11 @@ def _combine(problem: Problem, rows: int, peaks: IntArray, table: npt.NDArray[An
     """Put the terms together; `table` gives, over its last axis, loads that one rank carries."""
     shards = [len(part) for part in problem.topology.shards]
     sizes = shards * rows
-    work = _stage_work(problem)
-    item_peaks = _item_peaks(problem, table, few=problem.items.size <= _FEW * sum(sizes))
+    work, assigned = _stage_work(problem), _assignments(table)
+    item_peaks = _item_peaks(problem, table, assigned, few=problem.items.size <= _FEW * sum(sizes))
     cost = work.sum(axis=0) + item_peaks.sum(axis=1) * problem.expert_unit
+    average = assigned * (table.shape[1] * problem.expert_unit) // problem.topology.ep  # ranks evenly used
+    shared = work.sum(axis=0) // max(shards) + average  # slots too: least an item adds to its row-shard
     straggler = _stragglers(problem, work, sizes)
     layers = sum(max(int(p), sum_of_maxima(v, sizes)) for p, v in zip(peaks, item_peaks.T, strict=True))
     expert = layers * problem.expert_unit
@@ -111,15 +120,15 @@ def _combine(problem: Problem, rows: int, peaks: IntArray, table: npt.NDArray[An
         -(-total // len(shards)),
         largest_share(int(work.sum()), expert, shards),
         sum_of_maxima(cost, [min(shards)] * rows),  # the shard of the costliest item
-        fullest_bin(_shared_cost(problem, work, table), len(shards)),
+        fullest_bin(shared, len(shards)),
     )
     total = max(total, primary)
     row_peak = max(
         -(-primary // rows),
         -(-total // len(sizes)),
         int(cost.max()),
-        fullest_bin(_shared_cost(problem, work, table), len(sizes)),
-        fullest_bin(work.sum(axis=0) + _expert_average(problem, table), sum(sizes)),  # of one cell
+        fullest_bin(shared, len(sizes)),
+        fullest_bin(work.sum(axis=0) + average, sum(sizes)),  # of one cell
     )
     step = score_step(problem)
     primary, total, row_peak = (-(-value // step) * step for value in (primary, total, row_peak))
@@ -153,9 +162,9 @@ def _stragglers(problem: Problem, work: IntArray, sizes: list[int]) -> list[int]
     return result
 
 
-def _item_peaks(problem: Problem, table: npt.NDArray[Any], *, few: bool) -> IntArray:
+def _item_peaks(problem: Problem, table: npt.NDArray[Any], assigned: IntArray, *, few: bool) -> IntArray:
     """Load that every item alone puts on its busiest rank, int64 (M, L); with many items only the average."""
-    result = -(-_assignments(table) // problem.topology.ep)
+    result = -(-assigned // problem.topology.ep)
     result = np.repeat(result[:, None], table.shape[1], axis=1).astype(np.int64)
     if few and table.size:
         for start in range(0, len(result), _BLOCK):
@@ -170,14 +179,3 @@ def _assignments(table: npt.NDArray[Any]) -> IntArray:
         return np.zeros(table.shape[0], np.int64)
     return np.asarray(table[:, 0].sum(axis=1, dtype=np.int64))
 
-
-def _shared_cost(problem: Problem, work: IntArray, table: npt.NDArray[Any]) -> IntArray:
-    """Least that an item adds to the cost of its row-shard, with slots and ranks evenly used, int64 (M,)."""
-    width = max(len(part) for part in problem.topology.shards)
-    return np.asarray(work.sum(axis=0) // width + _expert_average(problem, table), np.int64)
-
-
-def _expert_average(problem: Problem, table: npt.NDArray[Any]) -> IntArray:
-    """Expert cost of every item with all ranks evenly used, rounded down, int64 (M,)."""
-    each = _assignments(table) * (table.shape[1] * problem.expert_unit) // problem.topology.ep
-    return np.asarray(each, np.int64)

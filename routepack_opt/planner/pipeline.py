@@ -72,6 +72,7 @@ class Planning:
         self.own_broken = self.own.broken_rule(self.problem) if self.own is not None else None
         self.checkpoint = None if request.checkpoint is None else Checkpoint(request.checkpoint)
         self.moves = 0
+        self.peaks: IntArray | None = None  # least busiest rank of every layer, once placed
         self.trace: list[Level] = []
         self.proposals = 0
 
@@ -122,7 +123,7 @@ class Planning:
         previous = self.request.previous.placement if self.request.previous is not None else None
         paper = self.request.method == "paper"
         result = place(self.problem, method="lpt" if paper else "refined", previous=previous)
-        placement = result.placement
+        placement, self.peaks = result.placement, result.bound
         if previous is None and self.request.method == "annealing" and self.parameters().blocks_first:
             share = self.timer.left(_PLACE_SHARE)
             until = None if share is None else self.timer.clock() + share
@@ -150,13 +151,14 @@ class Planning:
         from routepack_opt.bounds.score import any_placement_bound, placement_bound
 
         own = placement_bound(self.problem, rows, demand).primary
-        return own, any_placement_bound(self.problem, rows).primary
+        return own, any_placement_bound(self.problem, rows, self.peaks).primary
 
     def compare(self, placement: Placement, rows: int, packing: IntArray, demand: Any) -> Comparison | None:
         """Measure the baselines, and learn how much of the time must be kept for what follows the search."""
-        before = self.timer.clock()
-        self.describe(placement, demand, Layout.from_items(self.problem, packing, rows), {}, ())
-        self.timer.reserve = max(_FLOOR, _FINISH * (self.timer.clock() - before))
+        if self.timer.limit is not None:
+            before = self.timer.clock()
+            self.describe(placement, demand, Layout.from_items(self.problem, packing, rows), {}, ())
+            self.timer.reserve = max(_FLOOR, _FINISH * (self.timer.clock() - before))
         if not self.request.baselines or self.timer.late():
             return None
         return compare_layouts(self.problem, placement, rows, packing, self.own)
