@@ -14,6 +14,7 @@ import numpy.typing as npt
 from routepack_opt.arrays import IntArray
 
 STEPS = 200_000  # per layer: about two milliseconds, which settles most layers of 32 experts on 8 ranks
+_DEEP = 16  # ranks beyond which a search ends within few steps, or not at all
 
 
 def rank_peaks(loads: npt.NDArray[Any], ranks: int, steps: int = STEPS) -> IntArray:
@@ -52,7 +53,7 @@ def split_layer(loads: IntArray, ranks: int, low: int, steps: int = STEPS) -> tu
     low : int
         A bound already known.
     steps : int, optional
-        Work allowed, in steps of some ten nanoseconds.
+        Work allowed, in steps of some ten nanoseconds; beyond 16 ranks it falls with their square.
 
     Returns
     -------
@@ -66,6 +67,7 @@ def split_layer(loads: IntArray, ranks: int, low: int, steps: int = STEPS) -> tu
         return low, None
     from routepack_opt.bounds.placement._kernels import narrow
 
+    steps = steps * _DEEP**2 // max(ranks, _DEEP) ** 2
     slots = np.empty(loads.size, np.int64)
     order = np.argsort(-loads, kind="stable")
     low, high, _ = narrow(loads, order, ranks, low, steps, slots)

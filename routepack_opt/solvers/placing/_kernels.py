@@ -122,25 +122,24 @@ def descend(loads: Any, order: Any, slot: Any, ranks: int, swaps: Any, peaks: An
         Swaps done. A swap that lowers the maximum beats all others, the one with the lowest maximum first;
         otherwise the largest fall of the sum of squares wins.
     """
-    members, total = _members(loads, order, slot, ranks)
+    members, weight, total = _members(loads, order, slot, ranks)
     best = np.empty((ranks, ranks, 2), np.int64)
     fall = np.zeros((ranks, ranks))
     widest = np.zeros(ranks, np.int64)
     for p in range(ranks):
-        for q in range(ranks):
-            _pair(loads, members, total, p, q, best, fall)
+        _pairs(weight, members, total, p, p + 1, best, fall)
+    for p in range(ranks):
         widest[p] = np.argmax(fall[p])
     for step in range(peaks.size):
         p, q = _choose(total, best, fall, widest, loads)
         if p < 0:
             return step
-        _exchange(loads, members, total, slot, p, q, best[p, q])
+        _exchange(loads, members, weight, total, slot, p, q, best[p, q])
         swaps[step] = best[p, q]
         peaks[step] = total.max()
+        _pairs(weight, members, total, p, 0, best, fall)
+        _pairs(weight, members, total, q, 0, best, fall)
         for other in range(ranks):
-            for changed in (p, q):
-                _pair(loads, members, total, changed, other, best, fall)
-                _pair(loads, members, total, other, changed, best, fall)
             widest[other] = _rescan(fall[other], widest[other], p, q)
         widest[p], widest[q] = np.argmax(fall[p]), np.argmax(fall[q])
     return int(peaks.size)
@@ -162,41 +161,45 @@ def _members(loads: Any, order: Any, slot: Any, ranks: int) -> Any:
     # Experts of each rank by falling load: the closest partner in another rank is then found in one pass.
     per_rank = slot.size // ranks
     members = np.empty((ranks, per_rank), np.int64)
+    weight = np.empty((ranks, per_rank), np.int64)  # their loads
     used = np.zeros(ranks, np.int64)
     total = np.zeros(ranks, np.int64)
     for e in order:
         p = slot[e] // per_rank
         members[p, used[p]] = e
+        weight[p, used[p]] = loads[e]
         used[p] += 1
         total[p] += loads[e]
-    return members, total
+    return members, weight, total
 
 
 @njit(cache=True, nogil=True)
-def _pair(loads: Any, members: Any, total: Any, p: int, q: int, best: Any, fall: Any) -> None:
-    """Find the swap from rank p to the less loaded rank q whose difference is closest to half the gap.
+def _pairs(weight: Any, members: Any, total: Any, one: int, start: int, best: Any, fall: Any) -> None:
+    """Find, between a rank and every other from `start` on, the swap whose difference is closest to half their gap.
 
     That swap has both the lowest maximum of the two ranks and the largest fall of the sum of squares, which
     is 2 d (gap - d) for the difference d of the two loads. The fall is held as a float, because the product
-    can exceed 64 bits; that a swap improves at all, 0 < d < gap, is decided in integers.
+    can exceed 64 bits; which swap is best, and that it improves at all, 0 < d < gap, is decided in integers.
     """
-    gap = total[p] - total[q]
-    fall[p, q] = 0.0
-    if gap < 2:
-        return
-    per_rank = members.shape[1]
-    j = 0
-    for i in range(per_rank):
-        load = loads[members[p, i]]
-        # The first partner light enough for at least half the gap, and the one before it.
-        while j < per_rank and 2 * (load - loads[members[q, j]]) < gap:
-            j += 1
-        for k in range(max(j - 1, 0), min(j + 1, per_rank)):
-            d = load - loads[members[q, k]]
-            if 0 < d < gap and float(d) * float(gap - d) > fall[p, q]:
-                fall[p, q] = float(d) * float(gap - d)
-                best[p, q, 0] = members[p, i]
-                best[p, q, 1] = members[q, k]
+    ranks, per_rank = members.shape
+    for other in range(start, ranks):
+        fall[one, other] = fall[other, one] = 0.0
+        p, q = (one, other) if total[one] > total[other] else (other, one)  # from p to q
+        gap = total[p] - total[q]
+        j, off, mine, theirs = 0, gap, 0, 0
+        for i in range(per_rank if gap > 1 else 0):
+            twice = 2 * weight[p, i] - gap
+            # The first partner light enough for at least half the gap, and the one before it.
+            while j < per_rank and twice < 2 * weight[q, j]:
+                j += 1
+            if j > 0 and 2 * weight[q, j - 1] - twice < off:
+                off, mine, theirs = 2 * weight[q, j - 1] - twice, i, j - 1
+            if j < per_rank and twice - 2 * weight[q, j] < off:
+                off, mine, theirs = twice - 2 * weight[q, j], i, j
+        if off < gap:
+            fall[p, q] = float((gap - off) // 2) * float((gap + off) // 2)
+            best[p, q, 0] = members[p, mine]
+            best[p, q, 1] = members[q, theirs]
 
 
 @njit(cache=True, nogil=True)
@@ -239,17 +242,19 @@ def three_largest(total: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _exchange(loads: Any, members: Any, total: Any, slot: Any, p: int, q: int, pair: Any) -> None:
+def _exchange(
+    loads: Any, members: Any, weight: Any, total: Any, slot: Any, p: int, q: int, pair: Any
+) -> None:
     a, b = pair[0], pair[1]
     slot[a], slot[b] = slot[b], slot[a]
     total[p] += loads[b] - loads[a]
     total[q] += loads[a] - loads[b]
-    _replace(loads, members[p], a, b)
-    _replace(loads, members[q], b, a)
+    _replace(loads, members[p], weight[p], a, b)
+    _replace(loads, members[q], weight[q], b, a)
 
 
 @njit(cache=True, nogil=True)
-def _replace(loads: Any, row: Any, old: int, new: int) -> None:
+def _replace(loads: Any, row: Any, weight: Any, old: int, new: int) -> None:
     k = 0
     while row[k] != old:
         k += 1
@@ -260,6 +265,8 @@ def _replace(loads: Any, row: Any, old: int, new: int) -> None:
         row[k] = row[k - 1]
         k -= 1
     row[k] = new
+    for k in range(row.size):
+        weight[k] = loads[row[k]]
 
 
 @njit(cache=True, nogil=True)
