@@ -132,13 +132,10 @@ def _routed(
     shard_of_slot: IntArray, demand: npt.NDArray[Any], cell: IntArray, rows: int, dp: int, shards: int
 ) -> IntArray:
     """Sum the demand over the cells of every row-shard: W[r,g,l,p]."""
+    from routepack_opt.placement.projection import sum_by_group
+
     block = (cell // dp) * shards + shard_of_slot[cell % dp]
-    order = np.argsort(block, kind="stable")
-    starts = np.searchsorted(block[order], np.arange(rows * shards + 1))
-    routed = np.zeros((rows * shards, *demand.shape[1:]), np.int64)
-    for k in range(rows * shards):  # one block at a time: no copy of the whole demand
-        routed[k] = demand[order[starts[k] : starts[k + 1]]].sum(axis=0, dtype=np.int64)
-    return routed.reshape(rows, shards, *demand.shape[1:])
+    return sum_by_group(demand, block, rows * shards).reshape(rows, shards, *demand.shape[1:])
 
 
 def score_of(problem: Problem, loads: Loads) -> Score:

@@ -68,8 +68,10 @@ def placement_bound(problem: Problem, rows: int, demand: npt.NDArray[Any]) -> Sc
     InputError
         When the demand has another shape, or there are fewer items than cells.
     """
+    from routepack_opt.placement.projection import sum_by_group
+
     _check(problem, rows, demand, "demand")
-    loads = demand.sum(axis=0, dtype=np.int64)
+    loads = sum_by_group(demand, np.zeros(len(demand), np.int64), 1)[0]
     peaks = loads.max(axis=1) if loads.size else np.zeros(loads.shape[0], np.int64)
     return _combine(problem, rows, peaks, demand)
 
@@ -178,4 +180,3 @@ def _assignments(table: npt.NDArray[Any]) -> IntArray:
     if table.size == 0:
         return np.zeros(table.shape[0], np.int64)
     return np.asarray(table[:, 0].sum(axis=1, dtype=np.int64))
-

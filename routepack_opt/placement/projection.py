@@ -1,4 +1,4 @@
-"""Demand of samples on EP ranks: the casting border in front of the kernel.
+"""Demand of samples on EP ranks, and sums over samples: the casting border in front of the kernels.
 
 Guarantees: the result type is the narrowest unsigned integer that holds every entry, whatever the input
 type; memory beyond the input and the result is bounded by one 16-bit copy of the result.
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from routepack_opt.arrays import IntArray
 from routepack_opt.errors import InputError
-from routepack_opt.placement._kernels import project_counts
+from routepack_opt.placement._kernels import add_groups, project_counts
 
 Unsigned = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -43,3 +43,28 @@ def project(counts: Any, expert_of_slot: IntArray, ranks: int) -> Unsigned:
         if largest <= np.iinfo(width).max:
             break
     return out.astype(np.uint8) if largest <= np.iinfo(np.uint8).max else out
+
+
+def sum_by_group(table: npt.NDArray[Any], group: IntArray, count: int) -> IntArray:
+    """Sum the rows of a table that belong together.
+
+    Parameters
+    ----------
+    table : numpy.ndarray of int, shape (M, ...)
+        Demand or counts of every item.
+    group : numpy.ndarray of int64, shape (M,)
+        Group of every item, from 0 to `count` - 1: its cell, or its row-shard.
+    count : int
+        Groups.
+
+    Returns
+    -------
+    numpy.ndarray of int64, shape (count, ...)
+    """
+    flat = np.ascontiguousarray(table).reshape(len(table), -1).view()
+    flat.setflags(write=False)  # kernels are compiled anew for arrays that can be written to
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], np.arange(count + 1))
+    out = np.zeros((count, flat.shape[1]), np.int64)
+    add_groups(flat, order, starts, out)
+    return out.reshape(count, *table.shape[1:])

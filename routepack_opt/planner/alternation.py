@@ -89,11 +89,8 @@ def placement_for_forecast(
 
 def expert_loads(problem: Problem, layout: Layout) -> IntArray:
     """Sum the counts of every row and shard: int64 (R G, L, E), row by row."""
+    from routepack_opt.placement.projection import sum_by_group
+
     cell, shards = layout.cell_of_item(problem), problem.topology.num_shards
     block = cell // layout.dp * shards + problem.topology.shard_of_slot[cell % layout.dp]
-    order = np.argsort(block, kind="stable")
-    starts = np.searchsorted(block[order], np.arange(layout.rows * shards + 1))
-    loads = np.zeros((layout.rows * shards, *problem.item_counts.shape[1:]), np.int64)
-    for k in range(loads.shape[0]):
-        loads[k] = problem.item_counts[order[starts[k] : starts[k + 1]]].sum(axis=0, dtype=np.int64)
-    return loads
+    return sum_by_group(problem.item_counts, block, layout.rows * shards)

@@ -175,7 +175,7 @@ def _members(loads: Any, order: Any, slot: Any, ranks: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _pairs(weight: Any, members: Any, total: Any, one: int, start: int, best: Any, fall: Any) -> None:
-    """Find, between a rank and every other from `start` on, the swap whose difference is closest to half their gap.
+    """Find, between a rank and all from `start` on, the swap whose difference is closest to half their gap.
 
     That swap has both the lowest maximum of the two ranks and the largest fall of the sum of squares, which
     is 2 d (gap - d) for the difference d of the two loads. The fall is held as a float, because the product

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from routepack_opt.arrays import IntArray
+from routepack_opt.placement.projection import sum_by_group
 from routepack_opt.problem import Problem
 from routepack_opt.solvers.seeding._kernels import pairing as kernels
-from routepack_opt.solvers.seeding.rectangle import read_only
 
 
 class CellSums(NamedTuple):
@@ -37,8 +37,7 @@ class CellSums(NamedTuple):
 def sum_cells(problem: Problem, demand: npt.NDArray[Any], cells: IntArray, count: int) -> CellSums:
     """Sum the items of `count` cells: `demand` is q (M, L, P), `cells` the cell of every item."""
     items = problem.items
-    routed = np.zeros((count, *demand.shape[1:]), np.int64)
-    kernels.add_demand(read_only(demand), read_only(cells), routed)
+    routed = sum_by_group(demand, cells, count)
     tokens, squares = np.zeros(count, np.int64), np.zeros(count, np.int64)
     np.add.at(tokens, cells, items.tokens)
     np.add.at(squares, cells, items.squares)

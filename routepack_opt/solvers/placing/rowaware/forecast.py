@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from routepack_opt.arrays import IntArray, whole_number
+from routepack_opt.placement.projection import sum_by_group
 from routepack_opt.problem import Problem
 
 _SPREAD = 10  # a search over layouts leaves about a tenth of the spread between random rows
@@ -39,9 +40,8 @@ def forecast_rows(problem: Problem, rows: int, *, packings: int = 4, seed: int =
     rows, packings = whole_number(rows, "rows", low=1), whole_number(packings, "packings", low=1)
     blocks = rows * problem.topology.num_shards
     random = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
-    drawn = np.zeros((packings * blocks, *problem.item_counts.shape[1:]), np.int64)
-    for k in range(packings):
-        np.add.at(drawn, k * blocks + _deal(problem.items.tokens, blocks, random), problem.item_counts)
+    dealt = [_deal(problem.items.tokens, blocks, random) for _ in range(packings)]
+    drawn = np.concatenate([sum_by_group(problem.item_counts, block, blocks) for block in dealt])
     part = problem.loads // blocks
     return np.asarray(part + (drawn - part) // _SPREAD, np.int64)
 

@@ -8,16 +8,6 @@ from routepack_opt.solvers.seeding._kernels.rectangle import below, kernel
 
 
 @kernel
-def add_demand(demand: Any, cell_of_item: Any, routed: Any) -> None:
-    """Add q [M, L, P] to the cells [K, L, P] of the items."""
-    for item in range(cell_of_item.size):
-        source, target = demand[item], routed[cell_of_item[item]]
-        for layer in range(target.shape[0]):
-            for p in range(target.shape[1]):
-                target[layer, p] += source[layer, p]
-
-
-@kernel
 def add_cells(routed: Any, block_of_cell: Any, blocks: Any) -> None:
     """Add the loads of every cell to its row-shard [R G, L, P]."""
     for cell in range(block_of_cell.size):
