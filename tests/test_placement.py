@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from routepack_opt.errors import InputError
 from routepack_opt.model import MoEModel
 from routepack_opt.placement import KINDS, Placement, formats, loads_from_sglang, read_map, write_map
+from routepack_opt.placement.projection import sum_by_group
 
 MODEL = MoEModel(layers=5, experts=12, top_k=2, dense_layers=(0, 3))
 
@@ -101,7 +102,7 @@ def test_equality_digest_and_hash_agree():
 @given(placements(), st.integers(0, 2**32), st.integers(0, 6))
 def test_demand_is_equation_5(placement, seed, digits):
     rng = np.random.default_rng(seed)
-    shape = (3, placement.num_layers, placement.num_experts)
+    shape = (6, placement.num_layers, placement.num_experts)
     counts = rng.integers(0, 10**digits, shape, dtype=np.int32)
     result = placement.demand(counts)
     assert result.tolist() == oracle.demand(counts, placement.slot_of_expert, placement.ranks)
@@ -130,6 +131,16 @@ def test_demand_refuses_what_it_cannot_project():
     counts[2, 1, 3] = -5
     with pytest.raises(InputError, match=r"\(2, 1, 3\)"):
         placement.demand(counts)
+
+
+@given(st.sampled_from(["u1", "u2", "u4", "u8", "i4"]), st.lists(st.integers(0, 3), max_size=19), st.data())
+def test_sums_by_group_are_those_of_numpy(kind, group, data):
+    shape = (len(group), data.draw(st.integers(0, 2)), 3)
+    high = min(int(np.iinfo(kind).max), 2**57)
+    table = np.random.default_rng(len(group)).integers(0, high, shape, dtype=kind, endpoint=True)
+    expected = np.zeros((4, *shape[1:]), np.int64)
+    np.add.at(expected, np.array(group, np.int64), table.astype(np.int64))
+    assert (sum_by_group(table, np.array(group, np.int64), 4) == expected).all()
 
 
 def test_moves_count_ranks_and_slot_changes_count_slots():

@@ -6,6 +6,7 @@ type; memory beyond the input and the result is bounded by one 16-bit copy of th
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def sum_by_group(table: npt.NDArray[Any], group: IntArray, count: int) -> IntArr
     -------
     numpy.ndarray of int64, shape (count, ...)
     """
-    flat = np.ascontiguousarray(table).reshape(len(table), -1).view()
+    flat = np.ascontiguousarray(table).reshape(len(table), math.prod(table.shape[1:])).view()
     flat.setflags(write=False)  # kernels are compiled anew for arrays that can be written to
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(count + 1))
