@@ -178,7 +178,14 @@ def test_rules_on_cells_leave_the_blocks_alone(shards, rules):
     assert not blocks_pay(instance_of(problem_of(window_of(), shards, **rules)), ROWS)
 
 
+@pytest.mark.parametrize(
+    ("size", "shards", "pays"), [(63, 2, False), (64, 2, True), (31, 1, False), (32, 1, True)]
+)
+def test_full_cells_need_more_items_to_be_split_among(size, shards, pays):
+    assert blocks_pay(instance_of(problem_of(window_of(size), shards, slack=1.01)), ROWS) == pays
+
+
 def test_few_items_and_large_numbers_leave_the_blocks_alone():
-    assert not blocks_pay(instance_of(problem_of(window_of(63))), ROWS)
+    assert [blocks_pay(instance_of(problem_of(window_of(size))), ROWS) for size in (31, 32)] == [False, True]
     instance = instance_of(problem_of(window_of()))
     assert not blocks_pay(instance._replace(unit=2**61 // int(instance.demand.sum())), ROWS)

@@ -27,13 +27,14 @@ from routepack_opt.solvers.rows.instance import ClassBins
 _BLOCKS_SHARE, _INSIDE_SHARE = 0.70, 0.33  # of the search, and of what is left then
 _FILL = 0.8  # of its free tokens that a row-shard may use in the first phase: the rest lets it be split
 _SPLIT_SHARE = 0.3  # of the time left after the first phase
-_MANY = 8  # items per cell from which on a cell is a detail: with five, the split costs more than it gains
+_MANY = 4  # items per cell from which on a cell is a detail: with three, a split is often not found
+_PIECES, _FULL = 16, 0.985  # items per row-shard without which it is not split either, in cells this full
 _EVEN = 9.0  # weight of the mean shard beside the busiest one in the first phase
 _SPLIT_PROPOSALS = 100_000  # for a row-shard that greedy splitting overfills
 
 
 def blocks_pay(instance: Instance, rows: int) -> bool:
-    """Say whether a row-shard may be searched as one cell: even shards, no rule on cells, many items.
+    """Say whether a row-shard may be searched as one cell: even shards, no rule on cells, items that split.
 
     Notes
     -----
@@ -43,7 +44,9 @@ def blocks_pay(instance: Instance, rows: int) -> bool:
     even = width > 1 and bool((np.diff(instance.shard_start) == width).all())
     ruled = instance.equal_samples or instance.max_samples < instance.samples.sum()
     plain = not ruled and not instance.alone.any() and bool((instance.row_class == 0).all())
-    return even and plain and instance.tokens.size >= _MANY * cells and _work(instance) * width < 2**62
+    full = int(instance.tokens.sum()) > _FULL * int(instance.cap) * cells
+    needed = max(_MANY, _PIECES / width) if full else _MANY
+    return even and plain and instance.tokens.size >= needed * cells and _work(instance) * width < 2**62
 
 
 def _work(instance: Instance) -> int:
