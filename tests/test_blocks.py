@@ -18,6 +18,7 @@ from routepack_opt.solvers.annealing.instance import build_instance, new_state, 
 from routepack_opt.solvers.annealing.parameters import AnnealingParameters
 from routepack_opt.solvers.annealing.population import anneal
 from routepack_opt.solvers.annealing.threads import ThreadExecutor
+from routepack_opt.solvers.seeding import fixed_row_ffd
 from routepack_opt.window import Window
 
 ROWS, DP, LAYERS, EXPERTS, RANKS = 2, 4, 3, 8, 4
@@ -149,6 +150,15 @@ def test_threads_do_not_change_the_result():
     finally:
         executor.close()
     assert together.cell_of_item.tolist() == alone.cell_of_item.tolist()
+
+
+def test_one_long_item_does_not_leave_a_block_too_full_to_be_split():
+    lengths = np.append(np.random.default_rng(3).integers(40, 60, 63), 400)
+    problem = problem_of(Window.from_counts(lengths, np.ones((64, LAYERS, EXPERTS), int)), slack=1.05)
+    start = fixed_row_ffd(problem, ROWS)  # its first blocks are too full
+    demand = PLACEMENT.demand(problem.item_counts)
+    found = anneal(problem, demand, [start], ROWS, parameters=replace(SHAPE, levels=2), proposals=600)
+    assert "inside" in {level.phase for level in found.trace}
 
 
 def test_where_no_split_is_found_the_starts_go_on(monkeypatch):

@@ -161,15 +161,18 @@ def whole_blocks(instance: Instance, rows: int) -> Instance:
 
 
 def _fitting(whole: Instance, instance: Instance, cells: IntArray, rows: int) -> IntArray:
-    """Return the row-shard of every item of a layout, or a deal by falling length where one is too full."""
+    """Return the row-shard of every item of a layout, or balanced ones where one is too full to be split."""
+    from routepack_opt.solvers.rows._kernels import least_loaded
+
     blocks = cells // int(instance.shard_start[1])
     count = rows * (whole.shard_start.size - 1)
     if np.bincount(blocks, whole.tokens, count).max() <= whole.cap:
         return blocks
-    turn, place = np.divmod(np.arange(blocks.size), count)
-    dealt = np.empty_like(blocks)
-    dealt[whole.by_length[::-1]] = np.where(turn % 2 == 0, place, count - 1 - place)
-    return dealt
+    falling, balanced = whole.by_length[::-1], np.empty_like(blocks)
+    balanced[falling], _ = least_loaded(
+        whole.tokens[falling], whole.samples[falling], NO_LIMIT, NO_LIMIT, count
+    )
+    return balanced
 
 
 def split(
