@@ -171,6 +171,16 @@ def test_the_budget_is_shared_by_levels_and_members(started):
     assert [level.temperature for level in found.trace] == SMALL.temperatures()
 
 
+def test_larger_problems_start_and_end_colder():
+    sizes = [8, 65, 512, 513, 2048, 16_384]
+    shapes = [AnnealingParameters.for_items(size) for size in sizes]
+    hottest, coldest = [s.hottest for s in shapes], [s.coldest for s in shapes]
+    assert hottest == sorted(hottest, reverse=True)
+    assert coldest == sorted(coldest, reverse=True)
+    assert (shapes[2].hottest, shapes[2].coldest) == (3e-5, 1e-6)
+    assert shapes[-1].hottest == pytest.approx(3e-5 * 32**-0.75)
+
+
 def test_temperatures_are_geometric():
     values = AnnealingParameters(levels=7, hottest=1e-2, coldest=1e-5).temperatures()
     assert values == pytest.approx([1e-2 * 10 ** (-k / 2) for k in range(7)], rel=1e-12)

@@ -306,7 +306,9 @@ class Planning:
             refined, new_demand = placement, demand  # the rest of the search goes on where it was
         else:
             new_demand = refined.demand(problem.item_counts)
-        warm = replace(self.parameters(), hottest=_WARM, coldest=min(_WARM, self.parameters().coldest))
+        shape = self.parameters()
+        hottest = min(_WARM, shape.hottest)
+        warm = replace(shape, hottest=hottest, coldest=min(hottest, shape.coldest))
         result = self.anneal(new_demand, [cells], rows, warm, self._proposals(1 - _FIRST_SHARE))
         self.request.tell("alternation", before=before.primary, after=result.score[0])
         if result.score >= before.components:

@@ -69,7 +69,7 @@ def anneal_blocks_first(
     whole = whole_blocks(instance, rows)
     blocks = [_fitting(whole, instance, cells, rows) for cells in starts]
     phases = _Phases(rows, seed, limits, _score(instance, starts[0], rows))
-    colder, hotter = parameters.hottest / 3, parameters.hottest * 3
+    colder, hotter = parameters.hottest / 30, parameters.hottest * 3
     moves = Mix(near=0, any=924, move=100, pair=0)
     found = phases.run("blocks", whole, blocks, replace(parameters, mix=moves), _BLOCKS_SHARE)
     cells = split(instance, found.cell_of_item, rows, phases.alarm(_SPLIT_SHARE))
@@ -80,7 +80,7 @@ def anneal_blocks_first(
         found = phases.run("inside", instance, [cells], shape, _INSIDE_SHARE)
         if found.score <= phases.known:
             starts = [found.cell_of_item]
-            cold = min(colder, parameters.coldest / 3)
+            cold = min(colder, parameters.coldest / 10)
             parameters = replace(shape, hottest=colder, coldest=cold, mix=parameters.mix)
     found = phases.run("finish", instance, starts, parameters, 1.0)
     return replace(found, proposals=phases.made, trace=phases.trace)
