@@ -94,3 +94,13 @@ def test_a_forecast_keeps_the_loads_and_a_tenth_of_the_spread():
     assert (np.abs(summed - problem.loads) <= 12).all()
     assert 0 < np.abs(loads - problem.loads / 6).max() <= 10
     assert (loads == forecast_rows(problem, 3, packings=5, seed=1)).all()
+
+
+def test_a_forecast_leaves_more_of_an_outlier():
+    counts = np.random.default_rng(3).multinomial(90, np.full(8, 1 / 8), (48, 1))
+    counts[7] = [[90, 0, 0, 0, 0, 0, 0, 0]]
+    problem = Problem(Window.from_counts(np.full(48, 90), counts), Topology(dp=4, ep=4), 400)
+    loads = forecast_rows(problem, 3, packings=1)
+    beyond = loads.max(axis=0) - problem.loads // 3
+    assert 15 < beyond[0, 0] < 40  # of the 79 assignments above the mean sample's 11
+    assert beyond[0, 1:].max() <= 8
