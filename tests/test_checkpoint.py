@@ -118,7 +118,8 @@ def test_a_crash_while_writing_loses_no_level(problem, tmp_path, monkeypatch):
 OTHERS = {
     "seed": ({"seed": 6}, r"seed \(5, not 6\)"),
     "proposals": ({"budget": Budget(6_000)}, r"proposals \(2100, not 4200\)"),
-    "parameters": ({"parameters": replace(SHAPE, hottest=0.02)}, r"hottest \(0.01, not 0.02\)"),
+    # the first phase is colder than what is asked for
+    "parameters": ({"parameters": replace(SHAPE, hottest=0.02)}, r"hottest \(0.006, not 0.012\)"),
     "phase": ({"parameters": replace(SHAPE, blocks_first=False)}, r"phase \(blocks, not cells\)"),
 }
 

@@ -29,7 +29,8 @@ _FILL = 0.8  # of its free tokens that a row-shard may use in the first phase: t
 _SPLIT_SHARE = 0.3  # of the time left after the first phase
 _MANY = 4  # items per cell from which on a cell is a detail: with three, a split is often not found
 _PIECES, _FULL = 16, 0.985  # items per row-shard without which it is not split either, in cells this full
-_EVEN = 9.0  # weight of the mean shard beside the busiest one in the first phase
+# Weight of the mean shard beside the busiest one: without it, all that happens in the others is accepted.
+_EVEN = {"blocks": 100.0, "inside": 9.0, "finish": 1.0}
 _SPLIT_PROPOSALS = 100_000  # for a row-shard that greedy splitting overfills
 
 
@@ -69,19 +70,20 @@ def anneal_blocks_first(
     whole = whole_blocks(instance, rows)
     blocks = [_fitting(whole, instance, cells, rows) for cells in starts]
     phases = _Phases(rows, seed, limits, _score(instance, starts[0], rows))
-    colder, hotter = parameters.hottest / 30, parameters.hottest * 3
+    hottest, coldest = parameters.hottest, parameters.coldest
     moves = Mix(near=0, any=924, move=100, pair=0)
-    found = phases.run("blocks", whole, blocks, replace(parameters, mix=moves), _BLOCKS_SHARE)
+    shape = replace(parameters, hottest=0.6 * hottest, coldest=min(0.6 * hottest, 2 * coldest), mix=moves)
+    found = phases.run("blocks", whole, blocks, shape, _BLOCKS_SHARE)
     cells = split(instance, found.cell_of_item, rows, phases.alarm(_SPLIT_SHARE))
     if cells is not None:
         moves = Mix(near=0, any=500, move=100, pair=424, inside=1024)
         shape = replace(parameters, levels=max(1, parameters.levels // 2), mix=moves)
-        shape = replace(shape, hottest=hotter, coldest=min(hotter, parameters.coldest / 10))
+        shape = replace(shape, hottest=2 * hottest, coldest=coldest / 10)
         found = phases.run("inside", instance, [cells], shape, _INSIDE_SHARE)
         if found.score <= phases.known:
             starts = [found.cell_of_item]
-            cold = min(colder, parameters.coldest / 10)
-            parameters = replace(shape, hottest=colder, coldest=cold, mix=parameters.mix)
+            cold = min(hottest / 30, coldest / 10)
+            parameters = replace(shape, hottest=hottest / 30, coldest=cold, mix=parameters.mix)
     found = phases.run("finish", instance, starts, parameters, 1.0)
     return replace(found, proposals=phases.made, trace=phases.trace)
 
@@ -113,15 +115,18 @@ class _Phases:
             before = max(before, self.trace[-1].seconds)
 
         def tell(level: Level) -> None:
-            if phase == "blocks":  # its energy counts a balanced layout 1 + _EVEN times
-                mean, spread = level.energy_mean / (1 + _EVEN), level.energy_spread / (1 + _EVEN)
-                level = replace(level, energy_mean=mean, energy_spread=spread)
-            else:
+            times = 1 + _EVEN[phase]  # that the energy counts a balanced layout
+            level = replace(
+                level, energy_mean=level.energy_mean / times, energy_spread=level.energy_spread / times
+            )
+            if phase != "blocks":
                 self.known = min(self.known, level.incumbent)
             self.trace.append(replace(level, seconds=before + level.seconds, incumbent=self.known))
             if self.limits.progress is not None:
                 self.limits.progress(self.trace[-1])
 
+        shards = instance.shard_start.size - 1
+        instance = instance._replace(total_weight=_EVEN[phase] / shards)
         limits = replace(self._part(share), progress=tell)
         found = anneal_cells(
             instance, starts, self.rows, seed=self.seed, parameters=parameters, limits=limits, phase=phase
@@ -156,7 +161,6 @@ def whole_blocks(instance: Instance, rows: int) -> Instance:
         unit=instance.unit * width,
         denominator=instance.denominator * width,
         cap=mean + int((instance.cap * width - mean) * _FILL),
-        total_weight=_EVEN / shards,
     )
 
 

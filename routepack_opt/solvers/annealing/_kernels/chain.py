@@ -71,7 +71,7 @@ def run_chain(
         Evaluated and accepted proposals are added to it.
     """
     energy = energy_of(inst, state.score)
-    by_score = inst.total_weight < 1.0  # the energy and the score agree, but for ties below its precision
+    by_score = inst.total_weight < 1e-3  # the energy and the score agree, but for ties below its precision
     unsaved = False  # whether the current state is the best and `best_cell` not yet says so
     for _ in range(proposals):
         a, b, count_a, count_b = propose(inst, state, mix)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from routepack_opt.arrays import IntArray, whole_number
-from routepack_opt.placement.projection import sum_by_group
 from routepack_opt.problem import Problem
 
 # In parts of 1000, what a search over layouts leaves of the differences between samples: a tenth, but four
@@ -48,7 +47,7 @@ def forecast_rows(problem: Problem, rows: int, *, packings: int = 4, seed: int =
     drawn = np.zeros((packings * blocks, *left.shape[1:]), np.int64)
     for k in range(packings):
         np.add.at(drawn, k * blocks + _deal(problem.items.tokens, blocks, random), left)
-    return np.maximum(problem.loads // blocks + drawn // 1000, 0)
+    return np.asarray(np.maximum(problem.loads // blocks + drawn // 1000, 0), np.int64)
 
 
 def _left(problem: Problem) -> IntArray:
