@@ -1,23 +1,29 @@
 """Live expert storage of one layer on this rank, read into and written from transfer buffers.
 
-Guarantees: a piece is copied with its own dtype and shape, so strided views work. Nothing live is written:
-:meth:`LiveLayer.writes` pairs targets with their staged bytes.
+Guarantees: a piece is copied with its own dtype and shape, so strided views work. Nothing live is written but
+by :func:`commit`; :meth:`LiveLayer.writes` pairs targets with their staged bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
+from routepack_opt.runtime._kernels import copy_bytes
 from routepack_opt.runtime.exchange import Batch
 from routepack_opt.runtime.movement import Transfer
 from routepack_opt.runtime.pieces import END, SOURCE_SLOT, START, TARGET_LANE, TARGET_SLOT, TENSOR
 from routepack_opt.runtime.state import ExpertTensor
 
-__all__ = ["LiveLayer", "Part"]
+__all__ = ["LiveLayer", "Part", "commit"]
+
+_STREAMED: Final = 1 << 20
+"""Bytes from which a copy goes past the caches; the trainer may find a smaller one still there."""
 
 Part = tuple[int, Tensor]
 """Member of a process group, and bytes (uint8) that go to it or come from it."""
@@ -88,3 +94,25 @@ class LiveLayer:
                 view = self._view(row, TARGET_SLOT)
                 pairs.append((view, self._typed(area, offset, view)))
         return pairs
+
+
+def commit(writes: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Copy staged bytes over their live targets: pairs (live, staged) of the same dtype and shape."""
+    with torch.no_grad():
+        for live, staged in writes:
+            if _streams(live):
+                copy_bytes(_bytes(live), _bytes(staged))
+                increment_version(live)  # a graph that still needs the old values must find out
+            else:
+                live.copy_(staged)
+
+
+def _streams(live: Tensor) -> bool:
+    """Whether one thread's streaming copy is the fastest: PyTorch's own uses all threads, and any device."""
+    large = live.device.type == "cpu" and live.numel() * live.element_size() >= _STREAMED
+    return large and live.is_contiguous() and torch.get_num_threads() == 1
+
+
+def _bytes(tensor: Tensor) -> Any:
+    """Contiguous CPU memory as a numpy array of bytes."""
+    return tensor.detach().view(-1).view(torch.uint8).numpy()

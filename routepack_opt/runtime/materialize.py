@@ -26,7 +26,7 @@ from routepack_opt.placement import Placement
 from routepack_opt.runtime.control import Control, MaterializeError
 from routepack_opt.runtime.dispatch import LayerMap
 from routepack_opt.runtime.exchange import exchange_of
-from routepack_opt.runtime.live import LiveLayer, Part
+from routepack_opt.runtime.live import LiveLayer, Part, commit
 from routepack_opt.runtime.movement import LayerState, Mesh, Movement, Transfer, plan_movement
 from routepack_opt.runtime.pieces import digest
 from routepack_opt.runtime.state import ExpertTensor
@@ -172,9 +172,7 @@ class Materializer:
         for index, transfer in enumerate(movement.transfers, start=1):
             where = f"layer {transfer.layer}, transfer {index} of {len(movement.transfers)}"
             staged = self._together(where, self._stage, transfer, movement, tensors[transfer.layer])
-            with torch.no_grad():
-                for live, copy in staged:
-                    live.copy_(copy)
+            commit(staged)
             self._maps[transfer.layer].commit(transfer.slots)
         return Report(
             sum(len(transfer.moves) for transfer in movement.transfers),
