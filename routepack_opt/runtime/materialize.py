@@ -130,7 +130,8 @@ class Materializer:
         device: torch.device | str = "cpu",
     ) -> None:
         self._adapter, self._maps, self._groups, self._control = adapter, maps, groups, control
-        self._arena = torch.empty(staging_bytes, dtype=torch.uint8, device=device)
+        # Written once, so that the system must find the memory now.
+        self._arena = torch.empty(staging_bytes, dtype=torch.uint8, device=device).fill_(0)
         self._peak = 0
         self._broken: str | None = None
 

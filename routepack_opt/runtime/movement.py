@@ -10,8 +10,9 @@ Source: the state-consistent materialization of the paper, section 3.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -156,12 +157,12 @@ def plan_movement(
     for layer, state in by_layer.items():
         before, after = _row(old, layer, mesh, "old"), _row(new, layer, mesh, "new")
         check_specs(state.specs, mesh)
-        slots = before.copy()
-        for moves in _groups(before, after, state, mesh, budget):
+        slots, build = before.copy(), partial(build_pieces, state.specs, mesh, templates={})
+        for moves in _groups(before, after, state, mesh, budget, build):
             target_of = np.arange(mesh.slots, dtype=np.int64)
             target_of[moves[:, 0]] = moves[:, 1]
             slots = target_of[slots]
-            transfers.append(Transfer(layer, slots, moves, build_pieces(state.specs, mesh, moves)))
+            transfers.append(Transfer(layer, slots, moves, build(moves)))
     return Movement(mesh, by_layer, tuple(transfers))
 
 
@@ -175,11 +176,13 @@ def _row(placement: Int, layer: int, mesh: Mesh, name: str) -> Int:
     return row
 
 
-def _groups(before: Int, after: Int, state: LayerState, mesh: Mesh, budget: int | None) -> list[Int]:
+def _groups(
+    before: Int, after: Int, state: LayerState, mesh: Mesh, budget: int | None, build: Callable[[Int], Int]
+) -> list[Int]:
     """Return the moves of each transfer of a layer: as many whole cycles together as fit the budget."""
 
     def need(cycles: list[Cycle]) -> int:
-        return staging_bytes(build_pieces(state.specs, mesh, moves_of(cycles)), state.specs, mesh)
+        return staging_bytes(build(moves_of(cycles)), state.specs, mesh)
 
     cycles = cycles_of(before, after)
     groups = group_cycles(cycles, lambda some: budget is None or need(some) <= budget)

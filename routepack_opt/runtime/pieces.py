@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -108,7 +108,10 @@ def check_specs(specs: Sequence[TensorSpec], mesh: Mesh) -> None:
                 )
 
 
-def _cover(need: tuple[int, int], own: int, have: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+@lru_cache(maxsize=4096)  # masters and moments are cut alike
+def _cover(
+    need: tuple[int, int], own: int, have: tuple[tuple[int, int], ...]
+) -> tuple[tuple[int, int, int], ...]:
     """Cut `need` into (lane, start, end): the own lane first, then the lowest lane that has the element."""
     order = [own, *(lane for lane in range(len(have)) if lane != own)]
     missing, parts = [need], []
@@ -122,22 +125,23 @@ def _cover(need: tuple[int, int], own: int, have: list[tuple[int, int]]) -> list
             parts.append((lane, a, b))
             left += [part for part in ((start, a), (b, end)) if part[0] < part[1]]
         missing = left
-    return parts
+    return tuple(parts)
 
 
 def _template(specs: Sequence[TensorSpec], mesh: Mesh, source: int, target: int) -> Int:
     """Rows (tensor, source lane, target lane, start, end) of a move between two local slots."""
     rows = []
     for index, spec in enumerate(specs):
-        have = [(int(a), int(b)) for a, b in spec.held[:, source]]
-        for lane in range(mesh.lanes):
-            start, end = (int(x) for x in spec.held[lane, target])
+        have = tuple((a, b) for a, b in spec.held[:, source].tolist())
+        for lane, (start, end) in enumerate(spec.held[:, target].tolist()):
             if start < end:
                 rows += [(index, part[0], lane, *part[1:]) for part in _cover((start, end), lane, have)]
     return np.array(rows, dtype=np.int64).reshape(-1, 5)
 
 
-def build_pieces(specs: Sequence[TensorSpec], mesh: Mesh, moves: Int) -> Int:
+def build_pieces(
+    specs: Sequence[TensorSpec], mesh: Mesh, moves: Int, templates: dict[tuple[int, int], Int] | None = None
+) -> Int:
     """Return the piece table of a set of moves.
 
     Parameters
@@ -148,6 +152,8 @@ def build_pieces(specs: Sequence[TensorSpec], mesh: Mesh, moves: Int) -> Int:
         Ranks, lanes and slots.
     moves : int64 [moves, 2]
         Source and target slot of each expert that moves.
+    templates : dict, optional
+        What earlier calls for the same specs and mesh have worked out; filled here.
 
     Returns
     -------
@@ -155,7 +161,7 @@ def build_pieces(specs: Sequence[TensorSpec], mesh: Mesh, moves: Int) -> Int:
         Columns as named by the module. A piece travels source rank -> target rank on its source lane
         (stage one) and then source lane -> target lane on the target rank (stage two).
     """
-    templates: dict[tuple[int, int], Int] = {}
+    templates = {} if templates is None else templates
     parts = []
     for source, target in moves.tolist():
         local = (source % mesh.slots_per_rank, target % mesh.slots_per_rank)
