@@ -14,7 +14,7 @@ from routepack_opt.layout import Layout
 from routepack_opt.placement import Placement
 from routepack_opt.problem import AttentionStage, Problem, Topology
 from routepack_opt.solvers.annealing._kernels.chain import run_chain
-from routepack_opt.solvers.annealing.members import SLICE, Member, Step
+from routepack_opt.solvers.annealing.members import Member, Step, slice_of
 from routepack_opt.solvers.annealing.parameters import AnnealingParameters, Mix
 from routepack_opt.solvers.annealing.population import SerialExecutor, anneal
 from routepack_opt.solvers.annealing.threads import ThreadExecutor
@@ -220,9 +220,9 @@ def test_a_member_looks_at_the_clock_once_per_slice(started):
     problem, _, seeds = started
     case = case_of(problem, Placement.identity(3, 8, 4), Layout.from_items(problem, seeds[0], 2))
     looks = iter([False, False, True])
-    step = Step(case.instance, SMALL.mix.thresholds(), 1e-3, 10 * SLICE, lambda: next(looks))
+    step = Step(case.instance, SMALL.mix.thresholds(), 1e-3, 10 * slice_of(case.instance), lambda: next(looks))
     member = step(Member(case.state, case.state.cell.copy(), case.state.score.copy()))
-    assert member.proposals == 2 * SLICE
+    assert member.proposals == 2 * slice_of(case.instance)
     assert next(looks, None) is None
 
 

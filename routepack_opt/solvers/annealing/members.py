@@ -16,7 +16,12 @@ from routepack_opt.arrays import IntArray
 from routepack_opt.solvers.annealing._kernels.chain import run_chain
 from routepack_opt.solvers.annealing._kernels.state import Instance, State
 
-SLICE = 4096  # proposals between two looks at the clock: about a millisecond
+_SLICE, _SLICE_LOADS = 4096, 2**21  # proposals between two looks at the clock, at least, and loads they touch
+
+
+def slice_of(instance: Instance) -> int:
+    """Return the proposals between two looks at the clock: a few milliseconds, whatever one proposal costs."""
+    return max(_SLICE, _SLICE_LOADS // max(int(instance.demand[0].size), 1))
 
 
 @dataclass
@@ -58,7 +63,7 @@ class Step:
         """Run the chain of one member, in place, and return it."""
         member.counts[:] = 0
         member.proposals = 0
-        slice_ = SLICE if self.late is not None else max(self.proposals, 1)
+        slice_ = max(self.proposals, 1) if self.late is None else slice_of(self.instance)
         with np.errstate(over="ignore"):  # the generator wraps around; only visible with the JIT off
             while member.proposals < self.proposals and not (self.late is not None and self.late()):
                 step = min(slice_, self.proposals - member.proposals)
