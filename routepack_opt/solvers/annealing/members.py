@@ -16,12 +16,14 @@ from routepack_opt.arrays import IntArray
 from routepack_opt.solvers.annealing._kernels.chain import run_chain
 from routepack_opt.solvers.annealing._kernels.state import Instance, State
 
-_SLICE, _SLICE_LOADS = 4096, 2**21  # proposals between two looks at the clock, at least, and loads they touch
+_SLICE = (4096, 32768)  # proposals between two looks at the clock, at least and at most
+_SLICE_LOADS = 2**21  # and the loads that they touch, in between
 
 
 def slice_of(instance: Instance) -> int:
-    """Return the proposals between two looks at the clock: a few milliseconds, whatever one proposal costs."""
-    return max(_SLICE, _SLICE_LOADS // max(int(instance.demand[0].size), 1))
+    """Return the proposals between two looks at the clock: a few milliseconds, whatever one costs."""
+    low, high = _SLICE
+    return min(max(low, _SLICE_LOADS // max(int(instance.demand[0].size), 1)), high)
 
 
 @dataclass
