@@ -44,7 +44,7 @@ SHAPES = [  # N, R, D, G, L, P
     (20, 4, 2, 2, 8, 4),
     (24, 3, 2, 1, 8, 4),
 ]
-STARVED = 0.25  # share of the limit below which an unfinished solve says nothing
+STARVED = 0.7  # share of the limit below which an unfinished solve says nothing
 WAYS = {"ours": {"symmetry": True, "cuts": True}, "plain": {"symmetry": False, "cuts": False}}
 
 

@@ -98,7 +98,7 @@ def medium(seed=11, samples=13, layers=3):
     return problem, random_placement(problem, seed)
 
 
-@pytest.mark.parametrize("backend", ["cpsat", "highs"])
+@pytest.mark.parametrize("backend", ["cpsat", "highs", "patterns"])
 def test_agrees_with_the_subset_oracle(backend):
     problem, placement = medium()
     wanted = solve_by_subsets(problem, placement, 2)
@@ -121,7 +121,7 @@ def test_no_time_means_bounds_but_no_layout():
     assert all(isinstance(value, int) for value in result.bound)
 
 
-@pytest.mark.parametrize("backend", ["cpsat", "highs"])
+@pytest.mark.parametrize("backend", ["cpsat", "highs", "patterns"])
 def test_an_interrupted_solve_keeps_the_hint(backend):
     problem, placement = medium(samples=18, layers=6)
     hint = solve_by_subsets(problem, placement, 1).layout
@@ -167,7 +167,7 @@ def test_too_many_rows_and_bad_arguments():
         solve_exact(problem, placement=placement, rows=3, hint=hint)
 
 
-@pytest.mark.parametrize("backend", ["cpsat", "highs", "pyomo"])
+@pytest.mark.parametrize("backend", ["cpsat", "highs", "pyomo", "patterns"])
 def test_nothing_reaches_standard_output(backend):
     code = f"""
 import sys; sys.path.insert(0, 'tests')

@@ -16,7 +16,7 @@ from routepack_opt.solvers.exact import ExactResult
 from routepack_opt.suite.gap import GapRow, planner_method, run_gap, summary
 from routepack_opt.suite.instances import MANIFEST, Instance, Suite
 
-BACKENDS = ("cpsat", "highs", "pyomo")
+BACKENDS = ("cpsat", "highs", "pyomo", "patterns")
 
 
 def register(app: typer.Typer) -> None:
@@ -27,7 +27,9 @@ def register(app: typer.Typer) -> None:
 
 def solve(
     instance: Annotated[Path, typer.Argument(help="Instance file of a suite.", metavar="INSTANCE")],
-    backend: Annotated[str, typer.Option(help="cpsat, highs or pyomo.")] = "cpsat",
+    backend: Annotated[
+        str, typer.Option(help="cpsat, highs, pyomo, or patterns (row patterns, small instances).")
+    ] = "cpsat",
     time_limit: Annotated[float | None, typer.Option("--time-limit", help="Seconds for everything.")] = None,
     seed: o.Seed = 0,
     threads: Annotated[int, typer.Option("--threads", help="Threads of the solver.")] = 1,

@@ -27,7 +27,13 @@ _BACKENDS: dict[str, Callable[[int, int], Backend]] = {
     "highs": lambda seed, workers: ProcessBackend("highs", seed, workers),
     "pyomo": lambda seed, workers: ProcessBackend("pyomo", seed, workers),
 }
-_PACKAGES = {"cpsat": ("ortools",), "highs": ("highspy",), "pyomo": ("pyomo", "highspy")}
+_PATTERNS = "patterns"  # no solver of one component after the other: it knows all three at once
+_PACKAGES = {
+    "cpsat": ("ortools",),
+    "highs": ("highspy",),
+    "pyomo": ("pyomo", "highspy"),
+    _PATTERNS: ("highspy",),
+}
 _EXPLAIN_SECONDS = 10.0
 _ROWS_SECONDS = 60.0  # to find the least number of rows, when it is not given
 
@@ -59,8 +65,10 @@ def solve_exact(
         By default the refined placement of the window's loads.
     rows : int, optional
         R; by default the least number of rows, certified first.
-    backend : {"cpsat", "highs", "pyomo"}
-        CP-SAT, HiGHS directly, or HiGHS through Pyomo.
+    backend : {"cpsat", "highs", "pyomo", "patterns"}
+        CP-SAT, HiGHS directly, HiGHS through Pyomo, or the search of row patterns
+        (:func:`~routepack_opt.solvers.patterns.closing.solve_by_patterns`), which covers small problems only,
+        is ahead where row-shards are many, and looks at no option below but `time_limit`.
     hint : Layout, optional
         A valid layout to start from; the result is never worse.
     bound : sequence of int or None, optional
@@ -82,11 +90,12 @@ def solve_exact(
     Raises
     ------
     InputError
-        On an unknown backend or one whose package is missing, a hint that is no layout of `rows` rows, a
-        bound that the hint contradicts, or numbers that no int64 model holds.
+        On an unknown backend or one whose package is missing, a problem that row patterns do not cover, a
+        hint that is no layout of `rows` rows, a bound that the hint contradicts, or numbers that no int64
+        model holds.
     """
-    if backend not in _BACKENDS:
-        raise InputError(" or ".join(map(repr, _BACKENDS)), repr(backend), "backend")
+    if backend not in _PACKAGES:
+        raise InputError(" or ".join(map(repr, _PACKAGES)), repr(backend), "backend")
     for package in _PACKAGES[backend]:
         if find_spec(package) is None:
             remedy = "Install it with: pip install 'routepack_opt[exact]'"
@@ -103,6 +112,8 @@ def solve_exact(
         if rows is None:
             return solve.result()
     solve.rows = rows
+    if backend == _PATTERNS:
+        return solve.by_patterns(hint)
     try:
         model = build_layout_model(problem, solve.demand, rows, symmetry=symmetry, cuts=cuts)
     except InfeasibleError as error:
@@ -151,12 +162,12 @@ class _Solve:
         """Seconds left, or None without a limit."""
         return None if self.deadline is None else max(self.deadline - self.clock(), 0.0)
 
-    def find_rows(self, hint: Layout | None) -> tuple[int | None, Layout | None]:
-        """Return the least number of rows, with a layout that has it to start from."""
+    def find_rows(self, hint: Layout | None, rows: int | None = None) -> tuple[int | None, Layout | None]:
+        """Return the least number of rows, or the one asked for, with a layout that has it to start from."""
         from routepack_opt.solvers.rows import certify_rows
 
         left = self.left()
-        found = certify_rows(self.problem, max(_ROWS_SECONDS if left is None else left, 0.01))
+        found = certify_rows(self.problem, max(_ROWS_SECONDS if left is None else left, 0.01), rows=rows)
         if found.status == "infeasible":
             self.refuse((found.rule or "rows",))
         if found.rows is None or found.packing is None:
@@ -177,6 +188,22 @@ class _Solve:
         score = score_of(self.problem, loads_of(self.problem, self.demand, layout))
         if self.score is None or score < self.score:
             self.best, self.score = layout, score
+
+    def by_patterns(self, hint: Layout | None) -> ExactResult:
+        """Search row patterns, from the hint or from the packing of a row certificate."""
+        from routepack_opt.solvers.patterns.closing import solve_by_patterns
+
+        if hint is None:
+            _, hint = self.find_rows(None, self.rows)
+        if hint is None or self.rows is None:
+            return self.result()
+        self.offer(hint.validate(self.problem), self.rows)
+        found = solve_by_patterns(self.problem, self.placement, self.rows, hint, seconds=self.left())
+        self.best, self.score, self.bound = found.layout, found.score, list(found.bound)
+        self.termination = (
+            "optimal" if found.optimal else "interrupted" if found.interrupted else "time_limit"
+        )
+        return self.result()
 
     def start_from(self, model: LayoutModel, known: Sequence[int | None]) -> None:
         """Take the counting bounds, and what is proven already where that is more."""
