@@ -1,7 +1,13 @@
-"""General solvers on bin-packing instances: each returns whether it proved the fewest bins in the time."""
+"""General solvers on bin-packing instances: each returns whether it proved the fewest bins in the time.
 
+``prtpy`` takes part where it is installed (``pip install prtpy``).
+"""
+
+import subprocess
+import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -71,9 +77,21 @@ def highs_reflect(instance, limit):
     return _flow(reflect, instance, limit)
 
 
+def prtpy_completion(instance, limit):
+    """Bin completion (Korf 2002) of prtpy, which has no time limit: in a process that is ended."""
+    code = "import prtpy, sys; prtpy.pack(prtpy.packing.bin_completion, int(sys.argv[1]), eval(sys.argv[2]))"
+    command = [sys.executable, "-c", code, str(instance.capacity), str(instance.sizes.tolist())]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=limit).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
 SOLVERS = {
     "routepack_opt": ours,
     "CP-SAT assignment": cpsat_assignment,
     "HiGHS arc-flow": highs_arcflow,
     "HiGHS reflect": highs_reflect,
 }
+if find_spec("prtpy") is not None:
+    SOLVERS["prtpy bin completion"] = prtpy_completion
