@@ -36,6 +36,8 @@ def _child(rank, world, folder, function, args, timeout):
         result = (type(error).__name__, f"{error}\n{traceback.format_exc()}")
     Path(folder, f"{rank}.tmp").write_bytes(pickle.dumps(result))
     Path(folder, f"{rank}.tmp").rename(Path(folder, f"{rank}.pkl"))
+    for helper in multiprocessing.active_children():  # of a library, which would outlive its rank
+        helper.kill()
     os._exit(0)  # no destructor may wait for a rank that is gone
 
 
