@@ -62,11 +62,11 @@ def ray_map(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[An
         for reference in pending:
             yield _answer(reference)
     finally:
-        # Only what has not ended, and gently: a forced cancel that meets the end of its task takes this process
-        # down with it (Ray 2.60: exit code 1, no word).
-        _, open_ = ray.wait(pending, num_returns=len(pending), timeout=0) if pending else ([], [])
-        for reference in open_:
-            ray.cancel(reference)
+        # Only what has not ended, and gently: a forced cancel that meets the end of its task takes this
+        # process down with it (Ray 2.60: exit code 1, no word).
+        if pending and ray.is_initialized():
+            for reference in ray.wait(pending, num_returns=len(pending), timeout=0)[1]:
+                ray.cancel(reference)
 
 
 def _call(order: bytes, item: bytes) -> Any:
