@@ -1,4 +1,4 @@
-"""Write the tables of ``docs/how-good.md`` and ``docs/exact.md`` from the results files.
+"""Write the tables of ``how-good.md``, ``exact.md`` and ``algorithm.md`` in ``docs`` from the results files.
 
 Run ``python benchmarks/how_good.py`` from the repository root. Text between ``<!-- table NAME -->`` and
 ``<!-- end -->`` is replaced; everything else stays. A table whose results file is missing says so.
@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 RESULTS, INSTANCES = ROOT / "benchmarks" / "results", ROOT / "instances"
-PAGES = [ROOT / "docs" / name for name in ("how-good.md", "exact.md")]
+PAGES = [ROOT / "docs" / name for name in ("how-good.md", "exact.md", "algorithm.md")]
 
 from routepack_opt.bounds.score import placement_bound  # noqa: E402
 from routepack_opt.suite.gap import read_rows, summary  # noqa: E402
@@ -116,22 +116,16 @@ def windows():
 def proof():
     """Proof power and the ratio to the plain model."""
     rows = lines(RESULTS / "exact.jsonl")
-    cells = {(tuple(r["shape"]), r["backend"], r["way"]): r for r in rows}
-    shapes = list(dict.fromkeys(key[0] for key in cells))
+    cells = {(r["instance"], r["backend"], r["way"]): r for r in rows}
+    shapes = {r["instance"]: r["shape"] for r in rows}
     keys = [(b, w) for b in ("cpsat", "highs") for w in ("ours", "plain")]
     body = []
-    for shape in shapes:
-        texts = [_proof(cells.get((shape, *key))) for key in keys]
-        others = cells.get((shape, "cpsat", "ours")) or {}
+    for name, shape in sorted(shapes.items(), key=lambda item: (math.prod(item[1][1:3]), item[1], item[0])):
+        texts = [_proof(cells.get((name, *key))) for key in keys]
+        others = cells.get((name, "cpsat", "ours")) or {}
         times = [others.get(key) for key in ("oracle_seconds", "patterns_seconds")]
         texts += ["" if seconds is None else f"{seconds:.2f} s" for seconds in times]
         body.append([", ".join(map(str, shape)), *texts])
-    ratios = []
-    for backend in ("cpsat", "highs"):
-        pairs = [(cells.get((s, backend, "plain")), cells.get((s, backend, "ours"))) for s in shapes]
-        logs = [math.log(a["seconds"] / b["seconds"]) for a, b in pairs if a and b and b["proven"] == 3]
-        if logs:
-            ratios.append(f"{backend} {math.exp(sum(logs) / len(logs)):.2f} ({len(logs)} shapes)")
     head = [
         "N, R, D, G, L, P",
         "CP-SAT",
@@ -141,8 +135,21 @@ def proof():
         "subset oracle",
         "row patterns",
     ]
-    note = "Plain over ours in processor time, geometric mean over the shapes that ours proves: "
-    return grid(head, body) + f"\n\n{note}{'; '.join(ratios)}."
+    note = "Plain over ours in processor time, geometric mean over the instances that ours proves: "
+    means = (f"{backend} {mean:.2f} ({count} instances)" for backend, (mean, count) in ratios(rows).items())
+    return grid(head, body) + f"\n\n{note}{'; '.join(means)}."
+
+
+def ratios(rows):
+    """By backend: plain over ours in processor time, geometric mean, and over how many instances."""
+    times = defaultdict(dict)
+    for row in rows:
+        times[row["backend"], row["instance"]][row["way"]] = row
+    logs = defaultdict(list)
+    for (backend, _), ways in times.items():
+        if len(ways) == 2 and ways["ours"]["proven"] == 3:
+            logs[backend].append(math.log(ways["plain"]["seconds"] / ways["ours"]["seconds"]))
+    return {backend: (math.exp(sum(of) / len(of)), len(of)) for backend, of in logs.items()}
 
 
 def _proof(row):
@@ -290,7 +297,22 @@ def bound():
 
 _CROWDS = ((3, "up to 3"), (5, "4 to 5"), (8, "6 to 8"), (12, "9 to 12"), (10**9, "more than 12"))
 
-_ALL = (small, medium, windows, proof, roots, gap, placement, calibration, hierarchy, production, bound)
+
+def second():
+    """Gaps of the recorded windows after a second, over all placements."""
+    rows = json.loads((RESULTS / "annealing-quality.json").read_text())["rows"]
+    gaps = defaultdict(list)
+    for row in rows:
+        gaps[row["window"].split()[0].removeprefix("window-")].append(row["gap_any_%"])
+    body = [[window, *(f"{gap:.3f} %" for gap in of)] for window, of in gaps.items()]
+    every = [row["gap_any_%"] for row in rows]
+    note = f"Mean {sum(every) / len(every):.3f} %, worst {max(every):.3f} %."
+    return f"{grid(['window', 'one shard', 'two shards'], body)}\n\n{note}"
+
+
+_ALL = (
+    small, medium, windows, proof, roots, gap, placement, calibration, hierarchy, production, bound, second,
+)  # fmt: skip
 TABLES = {f.__name__: f for f in _ALL}
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ from routepack_opt.solvers.rows.state import ClassState, RowState
 COARSE_CAP, FINE_CAP, FINEST_CAP = 768, 1536, 6144
 SMALL_TABLE = 8_000_000  # pricing table entries up to which exact columns are fast enough
 ENTRIES_PER_SECOND = 5_000_000  # of the pricing table, for about a hundred rounds
+LAID_PER_SECOND = 25_000_000  # sizes times bins of the first patterns: what it takes to hand them to the LP
 FEW_PATTERNS = 3_000
 STORED_PATTERNS = 20_000
 
@@ -90,6 +91,9 @@ def _rounded(
     part = replace(bins, tokens=np.minimum(tokens[kept], cap), samples=bins.samples[kept], cap=cap)
     sizes, index = Sizes.of(part.tokens, cap)
     if not sizes.size.size or not table_fits(sizes):
+        return None
+    bins_at_least = -(-int(part.tokens.sum()) // cap)
+    if sizes.size.size * bins_at_least > LAID_PER_SECOND * state.remaining / 2:
         return None
     start = patterns_of(first_fit_decreasing(part)[0], index, sizes.size.size)
     columns = generate(sizes, start, enough, state.clock() + state.remaining / 4, state.clock)
