@@ -16,6 +16,7 @@ from routepack_opt.errors import InputError
 from routepack_opt.solvers.highs_child import solve_file
 from routepack_opt.solvers.rows import certify_rows, pipeline, verify, warm_up_rows
 from routepack_opt.solvers.rows.anneal import anneal_bins
+from routepack_opt.solvers.rows.columns import stage
 from routepack_opt.solvers.rows.columns.branch import BranchAndPrice
 from routepack_opt.solvers.rows.columns.dive import dive
 from routepack_opt.solvers.rows.columns.enumeration import enumerate_within, solve_cover
@@ -30,6 +31,7 @@ from routepack_opt.solvers.rows.heuristics import (
 )
 from routepack_opt.solvers.rows.instance import RowTask
 from routepack_opt.solvers.rows.reduction import core_of, filled
+from routepack_opt.solvers.rows.state import ClassState, RowState
 
 cases = st.integers(2, 30).flatmap(
     lambda cap: st.tuples(st.just(cap), st.lists(st.integers(1, cap), min_size=1, max_size=10))
@@ -173,6 +175,20 @@ def test_time_limit_is_reported_and_kept():
     assert found.stop == "time_limit"
     assert found.status == "best_known"
     verify(found, problem)
+
+
+@pytest.mark.parametrize(("left", "tried"), [(0.3, False), (30.0, True)])
+def test_columns_start_only_where_their_first_patterns_fit_the_time(monkeypatch, left, tried):
+    lengths = np.random.default_rng(0).integers(1, 65_537, 4_000)
+    problem = row_problem(lengths, capacity=65_536)
+    task = RowTask.from_problem(problem)
+    state = RowState(problem, task, [ClassState(c) for c in task.classes], left, clock=lambda: 0.0)
+    monkeypatch.setattr(stage, "generate", lambda *_: pytest.fail("columns"))
+    if tried:
+        with pytest.raises(pytest.fail.Exception, match="columns"):
+            stage.finest_bounds(state)
+    else:
+        stage.finest_bounds(state)
 
 
 def test_cheap_stages_repeat_and_report():
